@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// "8GiB", "25 MiB", "64M" (binary, as nccl-tests has it), "1500" -> bytes. Throws BadInput.
+int64_t parse_bytes(std::string_view text);
+
+/// 1536 -> "1.5 KiB".
+std::string format_bytes(int64_t bytes);
+
+/// 4000 -> "1:06:40", 75 -> "1:15", 3.25 -> "3.2 s".
+std::string format_duration(double seconds);
+
+/// 12345 -> "12,345".
+std::string format_count(int64_t count);
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep::data {
+
+/// Where a fetch has got to: "downloading", 12 MB of 139 MB.
+struct FetchProgress {
+  std::string doing;
+  int64_t done = 0;
+  int64_t total = 0;
+};
+
+struct FetchOptions {
+  std::string name;            ///< "mnist" or "cifar10"
+  std::filesystem::path from;  ///< files the user already has (a folder or a .tgz); empty: fetch
+  std::function<void(const FetchProgress&)> progress;
+};
+
+/// Brings a data set into data_home(): downloads (continuing a broken download), unpacks, converts
+/// to the official binary files and checks their digests; files already there and right are not
+/// made again, and each appears only when whole. Returns the folder. Throws BadInput.
+std::filesystem::path fetch(const FetchOptions& options);
+
+/// Checks the digests of what is in data_home(). Throws BadInput naming the first wrong file.
+void check(const std::string& name);
+
+struct SourceState {
+  std::string name;
+  std::string about;  ///< "60,000 + 10,000 grey images of clothes, 28 x 28, 10 classes"
+  std::filesystem::path folder;
+  bool present = false;
+  std::string how_to_get;  ///< a command
+};
+
+/// Every named source and whether it is here.
+std::vector<SourceState> list();
+
+}  // namespace lockstep::data
