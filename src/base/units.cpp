@@ -52,7 +52,8 @@ std::string format_count(int64_t count) {
   std::string digits = std::to_string(count < 0 ? -count : count);
   for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
     digits.insert(static_cast<size_t>(at), ",");
-  return count < 0 ? "-" + digits : digits;
+  if (count < 0) digits.insert(digits.begin(), '-');
+  return digits;
 }
 
 }  // namespace lockstep

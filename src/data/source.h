@@ -18,7 +18,7 @@ struct SourceOptions {
   /// The share of samples held out as the test split, where the source has no test split itself.
   double test_fraction = 0.1;
   /// Chooses the held-out samples.
-  uint64_t seed = 1;
+  int64_t hold_out_seed = 1;
   /// How x.npy orders its dimensions.
   Layout layout = Layout::channels_first;
   /// folder: images are scaled (shorter side) and centre-cropped to this square; 0 takes them as

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace lockstep::cli {
+
+/// A subcommand: its flags, and what to do once they are read. `run` returns the exit code and
+/// throws lockstep::Error.
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;
+};
+
+Command add_train(CLI::App& parent);
+
+/// `lockstep data` has subcommands of its own: list, get, check.
+std::vector<Command> add_data(CLI::App& parent);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/nearest.h"
+#include "cli/command.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int kBadInput = 2;
+
+std::vector<std::string> flags_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name()
+                                     : full_name(*app.get_parent()) + " " + app.get_name();
+}
+
+// Unknown words are kept aside by CLI11 (allow_extras), so that we can say what was meant.
+void refuse_unknown_words(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining();
+  if (words.empty()) return;
+  const std::string& word = words.front();
+  const std::string help = fmt::format("; see {} --help", full_name(app));
+  if (word.starts_with("-"))
+    throw BadInput("unknown flag '{}'{}{}", word, did_you_mean(word, flags_of(app)), help);
+  const std::vector<std::string> commands = commands_of(app);
+  if (!commands.empty())
+    throw BadInput("no such command '{}'{}{}", word, did_you_mean(word, commands), help);
+  throw BadInput("unexpected word '{}'{}", word, help);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Trains deep networks on many workers, in C++, on LibTorch.", "lockstep");
+  app.set_version_flag("--version", LOCKSTEP_VERSION);
+  app.footer(
+      "Start with:  lockstep train recipes/fashion-convnet.toml\n"
+      "More about a command:  lockstep COMMAND --help");
+  std::vector<Command> commands = add_data(app);
+  commands.insert(commands.begin(), add_train(app));
+  app.allow_extras();
+  for (const Command& command : commands) command.app->allow_extras();
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
+  } catch (const CLI::ParseError& error) {
+    throw BadInput("{}", error.what());
+  }
+  refuse_unknown_words(app);
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    refuse_unknown_words(*command.app);
+    return command.run();
+  }
+  for (const CLI::App* group : app.get_subcommands()) {
+    refuse_unknown_words(*group);
+    fmt::print(stderr, "{}", group->help());
+    return kBadInput;
+  }
+  fmt::print(stderr, "{}", app.help());
+  return kBadInput;
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::cli::run(argc, argv);
+  } catch (const lockstep::Error& error) {
+    fmt::print(stderr, "lockstep: {}\n", error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lockstep: unexpected error: {}\n", error.what());
+    return 1;
+  }
+}

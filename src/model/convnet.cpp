@@ -1,0 +1,66 @@
+#include "model/convnet.h"
+
+#include <fmt/ranges.h>
+#include <torch/nn/functional/activation.h>
+#include <torch/nn/functional/pooling.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/error.h"
+
+namespace lockstep::model {
+namespace {
+
+constexpr int64_t kSmallestImage = 10;
+
+class ConvNet final : public Model {
+ public:
+  explicit ConvNet(const ModelOptions& options)
+      : conv1_(register_module("conv1", torch::nn::Conv2d(options.input[0], 32, 3))),
+        conv2_(register_module("conv2", torch::nn::Conv2d(32, 64, 3))),
+        dropout_(register_module("dropout", torch::nn::Dropout(0.5))),
+        fc_(register_module("fc", torch::nn::Linear(64 * after_pools(options.input[1]) *
+                                                        after_pools(options.input[2]),
+                                                    options.classes))) {}
+
+  torch::Tensor forward(torch::Tensor x) override {
+    // ReLU and max-pooling commute, and after pooling there is a quarter as much to do.
+    x = torch::max_pool2d(conv1_(x), 2).relu_();
+    x = torch::max_pool2d(conv2_(x), 2).relu_();
+    return fc_(dropout_(x.flatten(1)));
+  }
+
+ private:
+  // Each convolution takes a border of one pixel, each pooling halves.
+  static int64_t after_pools(int64_t side) { return ((side - 2) / 2 - 2) / 2; }
+
+  torch::nn::Conv2d conv1_;
+  torch::nn::Conv2d conv2_;
+  torch::nn::Dropout dropout_;
+  torch::nn::Linear fc_;
+};
+
+}  // namespace
+
+void require_image(const ModelOptions& options, int64_t smallest) {
+  const auto& input = options.input;
+  if (input.size() != 3)
+    throw BadInput(
+        "model.name '{}': needs images (channels x height x width), but a sample is {}; "
+        "use mlp or logistic, which take any shape",
+        options.name, fmt::join(input, " x "));
+  if (input[1] < smallest || input[2] < smallest)
+    throw BadInput(
+        "model.name '{}': needs images of at least {} x {} pixels, but a sample is {} "
+        "(channels x height x width; if the last dimension is the channels, set data.layout = "
+        "\"channels_last\")",
+        options.name, smallest, smallest, fmt::join(input, " x "));
+}
+
+std::shared_ptr<Model> make_convnet(const ModelOptions& options) {
+  require_image(options, kSmallestImage);
+  return std::make_shared<ConvNet>(options);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,129 @@
+// Residual networks. A *block* is conv-bn-relu-conv-bn plus a shortcut, then ReLU; a *group* is a
+// row of blocks with one number of channels (torchvision calls it "layer"). The first block of
+// every group but the first halves the image and so needs a shortcut that does the same.
+#include "model/resnet.h"
+
+#include <torch/nn/functional/padding.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include "model/convnet.h"
+
+namespace lockstep::model {
+namespace {
+
+enum class Shortcut { zero_pad, projection };
+
+torch::nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+  return torch::nn::Conv2d(
+      torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+}
+
+class BlockImpl final : public torch::nn::Module {
+ public:
+  BlockImpl(int64_t in, int64_t out, int64_t stride, Shortcut shortcut)
+      : stride_(stride),
+        added_channels_(out - in),
+        conv1_(register_module("conv1", conv(in, out, 3, stride))),
+        bn1_(register_module("bn1", torch::nn::BatchNorm2d(out))),
+        conv2_(register_module("conv2", conv(out, out, 3, 1))),
+        bn2_(register_module("bn2", torch::nn::BatchNorm2d(out))) {
+    if (stride != 1 && shortcut == Shortcut::projection)
+      downsample_ = register_module(
+          "downsample",
+          torch::nn::Sequential(conv(in, out, 1, stride), torch::nn::BatchNorm2d(out)));
+  }
+
+  torch::Tensor forward(torch::Tensor x) {
+    auto y = bn1_(conv1_(x)).relu_();
+    y = bn2_(conv2_(y));
+    return y.add_(shortcut(x)).relu_();
+  }
+
+  void zero_last_gamma() { torch::nn::init::zeros_(bn2_->weight); }
+
+ private:
+  torch::Tensor shortcut(torch::Tensor x) {
+    if (stride_ == 1) return x;
+    if (!downsample_.is_empty()) return downsample_->forward(x);
+    x = x.slice(2, 0, c10::nullopt, stride_).slice(3, 0, c10::nullopt, stride_);
+    return torch::constant_pad_nd(x, {0, 0, 0, 0, added_channels_ / 2, added_channels_ / 2});
+  }
+
+  int64_t stride_;
+  int64_t added_channels_;
+  torch::nn::Conv2d conv1_;
+  torch::nn::BatchNorm2d bn1_;
+  torch::nn::Conv2d conv2_;
+  torch::nn::BatchNorm2d bn2_;
+  torch::nn::Sequential downsample_{nullptr};
+};
+TORCH_MODULE(Block);
+
+struct GroupPlan {
+  int64_t channels;
+  int64_t blocks;
+};
+
+class ResNet final : public Model {
+ public:
+  ResNet(const ModelOptions& options, const std::vector<GroupPlan>& plan, Shortcut shortcut) {
+    int64_t channels = plan.front().channels;
+    conv1_ = register_module("conv1", conv(options.input[0], channels, 3, 1));
+    bn1_ = register_module("bn1", torch::nn::BatchNorm2d(channels));
+    for (const GroupPlan& group : plan) {
+      torch::nn::Sequential blocks;
+      for (int64_t i = 0; i < group.blocks; ++i) {
+        const int64_t stride = i == 0 && !groups_.empty() ? 2 : 1;
+        blocks->push_back(Block(channels, group.channels, stride, shortcut));
+        channels = group.channels;
+      }
+      groups_.push_back(
+          register_module("layer" + std::to_string(groups_.size() + 1), std::move(blocks)));
+    }
+    fc_ = register_module("fc", torch::nn::Linear(channels, options.classes));
+    set_initial_weights(options.zero_gamma);
+  }
+
+  torch::Tensor forward(torch::Tensor x) override {
+    x = bn1_(conv1_(x)).relu_();
+    for (auto& group : groups_) x = group->forward(x);
+    return fc_(x.mean({2, 3}));
+  }
+
+ private:
+  void set_initial_weights(bool zero_gamma) {
+    for (const auto& module : modules(/*include_self=*/false)) {
+      if (auto* convolution = module->as<torch::nn::Conv2d>())
+        torch::nn::init::kaiming_normal_(convolution->weight, 0, torch::kFanOut, torch::kReLU);
+      if (auto* block = module->as<Block>(); block != nullptr && zero_gamma)
+        block->zero_last_gamma();
+    }
+  }
+
+  torch::nn::Conv2d conv1_{nullptr};
+  torch::nn::BatchNorm2d bn1_{nullptr};
+  std::vector<torch::nn::Sequential> groups_;
+  torch::nn::Linear fc_{nullptr};
+};
+
+}  // namespace
+
+std::shared_ptr<Model> make_cifar_resnet(int64_t depth, const ModelOptions& options) {
+  require_image(options, 8);
+  const int64_t blocks = (depth - 2) / 6;
+  return std::make_shared<ResNet>(options,
+                                  std::vector<GroupPlan>{{16, blocks}, {32, blocks}, {64, blocks}},
+                                  Shortcut::zero_pad);
+}
+
+std::shared_ptr<Model> make_resnet18(const ModelOptions& options) {
+  require_image(options, 8);
+  return std::make_shared<ResNet>(
+      options, std::vector<GroupPlan>{{64, 2}, {128, 2}, {256, 2}, {512, 2}}, Shortcut::projection);
+}
+
+}  // namespace lockstep::model

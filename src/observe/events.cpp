@@ -1,0 +1,77 @@
+#include "observe/events.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "lockstep/error.h"
+
+namespace lockstep::observe {
+namespace {
+
+double now() {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return std::round(std::chrono::duration<double, std::milli>(since_epoch).count()) / 1000;
+}
+
+// A crash may leave half a line: whoever reads the file must never meet one.
+void cut_torn_line(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return;
+  const std::string text = read_file(path);
+  std::filesystem::resize_file(path, text.rfind('\n') + 1);
+}
+
+}  // namespace
+
+EventLog::EventLog(std::filesystem::path path) : path_(std::move(path)) {
+  cut_torn_line(path_);
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor_ < 0)
+    throw BadInput("{}: cannot be written: {}", path_.string(), std::strerror(errno));
+}
+
+EventLog::~EventLog() {
+  close(descriptor_);
+}
+
+void EventLog::listen(std::function<void(const Json&)> listener) {
+  listeners_.push_back(std::move(listener));
+}
+
+void EventLog::write(Json event) {
+  event["time"] = now();
+  const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (::write(descriptor_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    throw BadInput("{}: cannot be written: {}; free some space and continue with --resume",
+                   path_.string(), std::strerror(errno));
+  for (const auto& listener : listeners_) listener(event);
+}
+
+Json to_json(const SpanTimes& times) {
+  Json json;
+  for (size_t i = 0; i < kSpanNames.size(); ++i)
+    json[std::string(kSpanNames[i])] = std::round(times.seconds[i] * 1e6) / 1e6;
+  return json;
+}
+
+std::vector<Json> read_events(const std::filesystem::path& path) {
+  const std::string text = read_file(path);
+  std::vector<Json> events;
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    events.push_back(Json::parse(text.substr(begin, end - begin), nullptr, false));
+    if (events.back().is_discarded())
+      throw BadInput("{}: line {} is not JSON", path.string(), events.size());
+  }
+  return events;
+}
+
+}  // namespace lockstep::observe

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "base/clock.h"
+#include "observe/events.h"
+
+namespace lockstep::observe {
+
+/// Shows a run's events to a person: one line that redraws itself on a terminal, plain lines (one
+/// every few seconds) when piped.
+///
+///     Progress progress(stderr);
+///     log.listen([&](const Json& event) { progress.show(event); });
+class Progress {
+ public:
+  explicit Progress(std::FILE* out);
+
+  void show(const Json& event);
+
+ private:
+  enum class Style { live, plain };
+
+  void show_step(const Json& event);
+  void print(const std::string& line);
+
+  std::FILE* out_;
+  Style style_;
+  Stopwatch since_shown_;
+  bool anything_shown_ = false;
+  bool line_open_ = false;
+};
+
+/// "epoch 2/12  step 512/5,625  loss 0.2130  accuracy 93.1 %  lr 0.0500  5,120 samples/s  0:42
+/// left"
+std::string describe_step(const Json& event);
+
+}  // namespace lockstep::observe

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/loader.h"
+#include "data/source.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+namespace lockstep {
+
+/// Everything that determines a run's result. Read from TOML, changed by flags and `--set`, and
+/// written whole into the run's folder. What each key means is said once, in recipe.cpp's table.
+struct Recipe {
+  struct Data {
+    data::SourceOptions source;
+    data::Augment augment;
+    bool normalize = true;
+  } data;
+
+  struct Model {
+    std::string name = "convnet";
+    bool zero_gamma = false;
+    std::string weights;
+  } model;
+
+  struct Train {
+    int64_t batch = 128;
+    int64_t epochs = 10;
+    int64_t steps = 0;
+    int64_t seed = 1;
+    int64_t threads = 1;
+    double label_smoothing = 0;
+    bool drop_last = false;
+  } train;
+
+  optim::OptimizerOptions optimizer;
+  optim::ScheduleOptions schedule;
+
+  struct Checkpoint {
+    int64_t every_steps = 0;
+  } checkpoint;
+
+  struct Log {
+    int64_t every_steps = 10;
+  } log;
+};
+
+/// Reads a recipe. Throws BadInput naming the file, the line and the nearest known key.
+Recipe read_recipe(const std::filesystem::path& path);
+
+/// Sets one key from text: set(recipe, "optimizer.lr", "0.1"). Throws BadInput.
+void set(Recipe& recipe, std::string_view key, std::string_view value);
+
+/// Throws BadInput naming the first key whose value cannot be, such as a batch under 1.
+void validate(const Recipe& recipe);
+
+/// The whole recipe as TOML, every key with its meaning beside it.
+std::string to_toml(const Recipe& recipe);
+
+/// The keys that change the result and differ: "train.batch: 128, was 64".
+std::vector<std::string> differences(const Recipe& now, const Recipe& before);
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+#include "train/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "lockstep/error.h"
+
+namespace lockstep::train {
+
+namespace fs = std::filesystem;
+
+RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
+  // The lock is on the folder itself: it leaves no file behind, and ends with the process.
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0)
+    throw BadInput("--out {}: cannot be opened: {}", path_.string(), std::strerror(errno));
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    close(lock_);
+    throw BadInput(
+        "--out {}: another process is writing this run; wait for it, or choose another "
+        "folder",
+        path_.string());
+  }
+}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) close(lock_);
+}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+
+RunFolder RunFolder::create(fs::path path, const Recipe& recipe) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw BadInput("--out {}: cannot be made: {}", path.string(), error.message());
+  RunFolder folder(std::move(path));
+  if (fs::exists(folder.recipe()) || fs::exists(folder.events()))
+    throw BadInput(
+        "--out {}: holds a run already; choose another folder, or go on with it by --resume",
+        folder.path().string());
+  write_file_atomically(folder.recipe(), to_toml(recipe));
+  return folder;
+}
+
+RunFolder RunFolder::open(fs::path path) {
+  if (!fs::exists(path / "recipe.toml"))
+    throw BadInput("--resume --out {}: there is no run (no recipe.toml)", path.string());
+  return RunFolder(std::move(path));
+}
+
+fs::path next_run_folder(const fs::path& parent, const std::string& name) {
+  for (int number = 1;; ++number) {
+    fs::path path = parent / fmt::format("{}-{}", name, number);
+    if (!fs::exists(path)) return path;
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+
+#include "recipe/recipe.h"
+
+namespace lockstep::train {
+
+/// The folder of one run: `recipe.toml` as used, `events.jsonl`, `checkpoints/` and, at the end,
+/// `model.safetensors`. While it is held, no other process can write to it.
+class RunFolder {
+ public:
+  /// A new run. Throws BadInput when the folder holds a run already.
+  static RunFolder create(std::filesystem::path path, const Recipe& recipe);
+
+  /// A run to go on with. Throws BadInput when there is none, or another process is at it.
+  static RunFolder open(std::filesystem::path path);
+
+  ~RunFolder();
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path recipe() const { return path_ / "recipe.toml"; }
+  std::filesystem::path events() const { return path_ / "events.jsonl"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path weights() const { return path_ / "model.safetensors"; }
+
+ private:
+  explicit RunFolder(std::filesystem::path path);
+
+  std::filesystem::path path_;
+  int lock_ = -1;
+};
+
+/// "runs/fashion-convnet-3": the first free number, for runs without --out.
+std::filesystem::path next_run_folder(const std::filesystem::path& parent, const std::string& name);
+
+}  // namespace lockstep::train

@@ -1,0 +1,187 @@
+// Runs the real program, as a person would.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int exit_code;
+  std::string out;
+  std::string err;
+};
+
+/// A child process whose output goes to files in a folder of its own.
+class Child {
+ public:
+  explicit Child(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), LOCKSTEP_BINARY);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    if (chdir(folder_.path().c_str()) != 0) _exit(126);
+    if (freopen("out", "w", stdout) == nullptr || freopen("err", "w", stderr) == nullptr)
+      _exit(126);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+
+  pid_t pid() const { return pid_; }
+  const TemporaryFolder& folder() const { return folder_; }
+
+  Outcome wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+            read_file(folder_ / "out"), read_file(folder_ / "err")};
+  }
+
+ private:
+  TemporaryFolder folder_;
+  pid_t pid_ = -1;
+};
+
+Outcome lockstep_command(std::vector<std::string> arguments) {
+  return Child(std::move(arguments)).wait();
+}
+
+::testing::AssertionResult refuses(std::vector<std::string> arguments, const std::string& reason) {
+  const Outcome outcome = lockstep_command(std::move(arguments));
+  if (outcome.exit_code == 2 && outcome.err.find(reason) != std::string::npos &&
+      outcome.out.empty())
+    return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure()
+         << "exit code " << outcome.exit_code << ", stderr: " << outcome.err;
+}
+
+TEST(CommandLine, HelpOfEveryCommandHasExamples) {
+  EXPECT_NE(lockstep_command({"--help"}).out.find("train"), std::string::npos);
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"train"},
+                                                  {"data"},
+                                                  {"data", "list"},
+                                                  {"data", "get"},
+                                                  {"data", "check"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.emplace_back("--help");
+    const Outcome outcome = lockstep_command(arguments);
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_NE(outcome.out.find("Example"), std::string::npos) << outcome.out;
+  }
+}
+
+TEST(CommandLine, SuggestsTheNearestFlagAndCommand) {
+  EXPECT_TRUE(refuses({"train", "--bacth", "12"}, "'--bacth' (did you mean '--batch'?)"));
+  EXPECT_TRUE(refuses({"trian"}, "'trian' (did you mean 'train'?)"));
+  EXPECT_TRUE(refuses({"data", "lsit"}, "'lsit' (did you mean 'list'?)"));
+  EXPECT_TRUE(refuses({"data", "get", "cifar"}, "did you mean 'cifar10'?"));
+}
+
+TEST(CommandLine, RefusesBadValuesAndSuggestsTheNearest) {
+  EXPECT_TRUE(refuses({"train", "--batch", "-3"}, "--batch -3"));
+  EXPECT_TRUE(refuses({"train", "--batch", "lots"}, "expected a whole number"));
+  EXPECT_TRUE(refuses({"train", "--batch", "60001", "--steps", "1"}, "60001"));
+  EXPECT_TRUE(refuses({"train", "--model", "resnet21"}, "did you mean 'resnet20'?"));
+  EXPECT_TRUE(refuses({"train", "--data", "fashion-mnits"}, "did you mean 'fashion-mnist'?"));
+  EXPECT_TRUE(
+      refuses({"train", "--set", "optimizer.momentun=1"}, "did you mean 'optimizer.momentum'?"));
+  EXPECT_TRUE(refuses({"train", "--set", "optimizer.lr"}, "expected KEY=VALUE"));
+  EXPECT_TRUE(refuses({"train", "no-such-recipe.toml"}, "no-such-recipe.toml"));
+  EXPECT_TRUE(refuses({"train", "--resume"}, "--out"));
+}
+
+TEST(CommandLine, ABadValueLeavesNoFolderBehind) {
+  Child child({"train", "--model", "resnet21", "--out", "run"});
+  EXPECT_EQ(child.wait().exit_code, 2);
+  EXPECT_FALSE(fs::exists(child.folder() / "run"));
+}
+
+TEST(CommandLine, WithoutACommandShowsTheHelp) {
+  const Outcome outcome = lockstep_command({});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("Usage: lockstep"), std::string::npos) << outcome.err;
+}
+
+TEST(Train, PrintsOneJsonObjectOnStdoutAndEverythingElseOnStderr) {
+  const Outcome outcome =
+      lockstep_command({"train", "--model", "logistic", "--steps", "3", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto end = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(end["event"], "end");
+  EXPECT_EQ(end["steps"], 3);
+  EXPECT_EQ(end["model_sha256"].get<std::string>().size(), 64);
+}
+
+TEST(Train, RefusesAFolderThatHoldsAnotherRunAndLeavesItAlone) {
+  TemporaryFolder folder;
+  const std::vector<std::string> command = {
+      "train", "--model", "logistic", "--steps", "2", "--out", (folder / "run").string()};
+  ASSERT_EQ(lockstep_command(command).exit_code, 0);
+  const std::string before = read_file(folder / "run/events.jsonl");
+  EXPECT_TRUE(refuses(command, "holds a run already"));
+  EXPECT_EQ(read_file(folder / "run/events.jsonl"), before);
+}
+
+TEST(Train, RefusesToResumeWithAnotherRecipeAndListsTheKeys) {
+  TemporaryFolder folder;
+  const std::string out = (folder / "run").string();
+  ASSERT_EQ(
+      lockstep_command({"train", "--model", "logistic", "--steps", "2", "--out", out}).exit_code,
+      0);
+  EXPECT_TRUE(
+      refuses({"train", "--resume", "--out", out, "--batch", "64"}, "train.batch: 64, was 128"));
+}
+
+TEST(Train, CtrlCEndsCleanlyWithACheckpointAndResumesToTheSameModel) {
+  TemporaryFolder folder;
+  const std::string out = (folder / "run").string();
+  const std::vector<std::string> flags = {"--model", "logistic", "--steps", "1500", "--json"};
+  std::vector<std::string> command = {"train", "--out", out};
+  command.insert(command.end(), flags.begin(), flags.end());
+
+  Child child(command);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!fs::exists(out + "/events.jsonl") ||
+         read_file(out + "/events.jsonl").find("\"step\"") == std::string::npos) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no step within a minute";
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  kill(child.pid(), SIGINT);
+  const Outcome stopped = child.wait();
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
+  EXPECT_NE(stopped.err.find("lockstep train --resume --out"), std::string::npos) << stopped.err;
+  EXPECT_EQ(nlohmann::json::parse(stopped.out)["event"], "stopped");
+
+  const Outcome resumed = lockstep_command({"train", "--resume", "--out", out, "--json"});
+  command[2] = (folder / "whole").string();
+  const Outcome whole = lockstep_command(command);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_EQ(nlohmann::json::parse(resumed.out)["model_sha256"],
+            nlohmann::json::parse(whole.out)["model_sha256"]);
+}
+
+TEST(Data, ListShowsEverySourceAndHowToGetIt) {
+  const Outcome outcome = lockstep_command({"data", "list", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* name : {"fashion-mnist", "mnist", "cifar10"})
+    EXPECT_NE(outcome.out.find(name), std::string::npos) << outcome.out;
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+#include "optim/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lockstep/error.h"
+
+namespace lockstep::optim {
+namespace {
+
+// Three updates with the gradient g = w, from w = 1, on memory of one number.
+float after_three_updates(const OptimizerOptions& options, bool decays = true) {
+  const auto optimizer = make_optimizer(options, {{0, 1, decays}});
+  std::vector<float> w = {1};
+  for (int64_t update = 1; update <= 3; ++update) {
+    const std::vector<float> gradient = w;
+    optimizer->step(w, gradient, options.lr, update);
+  }
+  return w[0];
+}
+
+// Expected values are PyTorch 1.13's, computed by hand from its formulas.
+TEST(Sgd, WithMomentumAccumulatesVelocity) {
+  // v: 1, 1.8, 2.34;  w: 1 -> 0.9 -> 0.72 -> 0.486
+  EXPECT_NEAR(after_three_updates({.lr = 0.1, .momentum = 0.9}), 0.486, 1e-6);
+}
+
+TEST(Sgd, NesterovLooksAheadAlongTheVelocity) {
+  double w = 1, v = 0;
+  for (int i = 0; i < 3; ++i) {
+    v = 0.9 * v + w;
+    w -= 0.1 * (w + 0.9 * v);
+  }
+  EXPECT_NEAR(after_three_updates({.lr = 0.1, .momentum = 0.9, .nesterov = true}), w, 1e-6);
+}
+
+TEST(Sgd, DecaysOnlySectionsThatDecay) {
+  const OptimizerOptions options{.lr = 0.1, .weight_decay = 1.0, .momentum = 0};
+  EXPECT_NEAR(after_three_updates(options, true), std::pow(0.8, 3), 1e-6);
+  EXPECT_NEAR(after_three_updates(options, false), std::pow(0.9, 3), 1e-6);
+}
+
+TEST(AdamW, FollowsTheBiasCorrectedAverages) {
+  double w = 1, m = 0, s = 0;
+  for (int t = 1; t <= 3; ++t) {
+    const double g = w;
+    w -= 0.1 * 0.01 * w;
+    m = 0.9 * m + 0.1 * g;
+    s = 0.999 * s + 0.001 * g * g;
+    w -= 0.1 * (m / (1 - std::pow(0.9, t))) / (std::sqrt(s / (1 - std::pow(0.999, t))) + 1e-8);
+  }
+  EXPECT_NEAR(after_three_updates({.name = "adamw", .lr = 0.1, .weight_decay = 0.01}), w, 1e-5);
+}
+
+TEST(Optimizer, StateCarriesAnUpdateOverToAnotherOptimizer) {
+  const OptimizerOptions options{.lr = 0.1, .momentum = 0.9};
+  const std::vector<float> gradient = {1, 2};
+  std::vector<float> straight = {1, 1}, resumed = {1, 1};
+  const auto one = make_optimizer(options, {{0, 2, true}});
+  one->step(straight, gradient, 0.1, 1);
+  resumed = straight;
+  const auto two = make_optimizer(options, {{0, 2, true}});
+  std::copy(one->state()[0].values.begin(), one->state()[0].values.end(),
+            two->state()[0].values.begin());
+  one->step(straight, gradient, 0.1, 2);
+  two->step(resumed, gradient, 0.1, 2);
+  EXPECT_EQ(straight, resumed);
+}
+
+TEST(Optimizer, RefusesAnUnknownName) {
+  EXPECT_THROW(make_optimizer({.name = "sdg"}, {}), BadInput);
+}
+
+}  // namespace
+}  // namespace lockstep::optim

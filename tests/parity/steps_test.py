@@ -1,0 +1,58 @@
+"""20 SGD steps from the same weights on the same batches must give PyTorch's losses.
+
+steps_test.py RECORD_STEPS MODEL DATA
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy
+import torch
+from torch.nn import functional as F
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "docs")]
+from load_checkpoint import load
+from networks import network
+
+STEPS, BATCH, TOLERANCE = 20, 32, 1e-4
+
+
+def pytorch_losses(name, folder, steps):
+    net = network(name)
+    net.load_state_dict(load(folder / "initial.safetensors"))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    x = numpy.fromfile(folder / "x.f32", numpy.float32).reshape(STEPS, BATCH, *steps["shape"])
+    y = numpy.fromfile(folder / "y.i64", numpy.int64).reshape(STEPS, BATCH)
+    losses = []
+    for i in range(STEPS):
+        torch.manual_seed(steps["seeds"][i])
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(torch.from_numpy(x[i])), torch.from_numpy(y[i]))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return net, losses
+
+
+def main(record_steps, name, data):
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        subprocess.run([record_steps, name, data, str(STEPS), str(BATCH), folder], check=True)
+        steps = json.loads((folder / "steps.json").read_text())
+        net, losses = pytorch_losses(name, folder, steps)
+        final = load(folder / "final.safetensors")
+    for i, (ours, theirs) in enumerate(zip(steps["losses"], losses, strict=True)):
+        error = abs(ours - theirs) / abs(theirs)
+        print(f"step {i:2}  lockstep {ours:.7f}  pytorch {theirs:.7f}  relative error {error:.1e}")
+        assert error <= TOLERANCE, f"step {i}: {ours} here, {theirs} in PyTorch"
+    assert losses[-1] < losses[0], "the losses did not fall: nothing was learned, so nothing was tested"
+    for key, value in net.state_dict().items():
+        torch.testing.assert_close(final[key], value, rtol=1e-3, atol=1e-4, msg=lambda m: f"{key}: {m}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
