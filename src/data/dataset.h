@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -12,6 +14,10 @@ namespace lockstep::data {
 using Shape = std::vector<int64_t>;
 
 int64_t elements(const Shape& shape);
+
+/// The product of what a file's header says its dimensions are, to be checked against the file
+/// before memory is asked for; nothing when one is negative or the product does not fit.
+std::optional<int64_t> checked_elements(std::span<const int64_t> dimensions);
 
 /// "1 x 28 x 28".
 std::string to_string(const Shape& shape);
@@ -35,5 +41,8 @@ struct Splits {
   /// sha256 over shapes, values and labels of both: equal digests, equal data.
   std::string digest;
 };
+
+/// The `digest` of two splits.
+std::string digest_of(const Dataset& train, const Dataset& test);
 
 }  // namespace lockstep::data

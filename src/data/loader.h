@@ -13,7 +13,8 @@ namespace lockstep::data {
 /// looks the same in an epoch whichever worker or thread reads it.
 struct Augment {
   bool flip = false;  ///< mirror left-right with probability one half
-  int64_t shift = 0;  ///< move by up to this many pixels each way; what is uncovered is black
+  /// Move by up to this many pixels each way; what is uncovered is black: 0 before normalization.
+  int64_t shift = 0;
 };
 
 /// y = (x - mean) / deviation, per channel (the first dimension of a 3-D sample; any other sample
@@ -23,7 +24,11 @@ struct Normalization {
   std::vector<float> deviation;
 };
 
-/// Mean and deviation of a data set's channels, the same to the last bit every time.
+/// The channels of a sample that are normalized apart.
+int64_t channels_of(const Shape& shape);
+
+/// Mean and deviation of a data set's channels, the same to the last bit every time. A channel that
+/// never changes gets a deviation of 1.
 Normalization measure_normalization(const Dataset& dataset);
 
 enum class Order { shuffled, sequential };
@@ -35,6 +40,7 @@ struct LoaderOptions {
   LastBatch last = LastBatch::keep;
   uint64_t seed = 1;
   Augment augment;
+  /// Empty: bytes are read as 0..1 and floats as they are.
   Normalization normalization;
   /// Batches made ready ahead of the one in use.
   int64_t prefetch = 3;
@@ -61,14 +67,19 @@ std::vector<int64_t> epoch_order(int64_t size, Order order, uint64_t seed, int64
 /// The data set must outlive the loader. An error in the thread is rethrown by `next`.
 class Loader {
  public:
-  /// Throws BadInput when a batch is larger than the data set.
+  /// Throws BadInput when a batch is larger than the data set, or when the augmentation or the
+  /// normalization do not fit its samples.
   Loader(const Dataset& dataset, LoaderOptions options);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   int64_t batches_per_epoch() const;
+
+  /// Makes this the next batch; an index past the epoch's end counts on into the next. The batch in
+  /// use stays valid.
   void seek(int64_t epoch, int64_t index);
+
   const Batch& next();
 
  private:

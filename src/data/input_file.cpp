@@ -1,0 +1,97 @@
+#include "data/input_file.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/digest.h"
+#include "lockstep/error.h"
+
+namespace lockstep::data {
+namespace {
+
+// Deflate turns a byte into at most this many.
+constexpr int64_t kGzipAtMost = 1032;
+constexpr size_t kPiece = size_t{1} << 20;
+
+}  // namespace
+
+void InputFile::Close::operator()(gzFile_s* file) const {
+  gzclose(file);
+}
+
+InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code failure;
+  bytes_on_disk_ = static_cast<int64_t>(std::filesystem::file_size(path_, failure));
+  if (failure) throw BadInput("{}: cannot be read: {}", path_.string(), failure.message());
+  file_.reset(gzopen(path_.c_str(), "rbe"));
+  if (!file_) throw BadInput("{}: cannot be read: {}", path_.string(), std::strerror(errno));
+  gzbuffer(file_.get(), 1 << 18);
+}
+
+// Also at what looks like the end: there zlib says so when a gzip stream was cut.
+void InputFile::require_sound() const {
+  int code = Z_OK;
+  const char* message = gzerror(file_.get(), &code);
+  if (code == Z_OK || code == Z_STREAM_END) return;
+  throw BadInput("{}: damaged or truncated: {}; get the file again", path_.string(),
+                 code == Z_ERRNO ? std::strerror(errno) : message);
+}
+
+size_t InputFile::read_some(std::span<std::byte> into) {
+  size_t done = 0;
+  while (done < into.size()) {
+    // gzread takes an unsigned int and answers an int.
+    const size_t ask = std::min(into.size() - done, size_t{1} << 30);
+    const int got = gzread(file_.get(), into.data() + done, static_cast<unsigned>(ask));
+    if (got <= 0) require_sound();
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  position_ += static_cast<int64_t>(done);
+  return done;
+}
+
+void InputFile::read(std::span<std::byte> into) {
+  const int64_t start = position_;
+  const size_t got = read_some(into);
+  if (got < into.size())
+    throw BadInput(
+        "{}: truncated: ends after {} bytes where at least {} were expected; get the "
+        "file again",
+        path_.string(), position_, start + static_cast<int64_t>(into.size()));
+}
+
+void InputFile::expect_remaining(int64_t bytes) {
+  const bool plain = gzdirect(file_.get()) != 0;
+  if (plain && bytes != bytes_on_disk_ - position_)
+    throw BadInput("{}: {}: its header promises {} bytes, {} follow; get the file again",
+                   path_.string(),
+                   bytes > bytes_on_disk_ - position_ ? "truncated" : "trailing bytes", bytes,
+                   bytes_on_disk_ - position_);
+  if (!plain && bytes / kGzipAtMost > bytes_on_disk_)
+    throw BadInput(
+        "{}: its header promises {} bytes, more than {} bytes of gzip can hold; get the "
+        "file again",
+        path_.string(), bytes, bytes_on_disk_);
+}
+
+void InputFile::expect_end() {
+  std::byte extra;
+  if (read_some(std::span(&extra, 1)) != 0)
+    throw BadInput("{}: trailing bytes after the {} its header promises; get the file again",
+                   path_.string(), position_ - 1);
+}
+
+std::string md5_of_contents(const std::filesystem::path& path) {
+  InputFile file(path);
+  Digest digest(Digest::Kind::md5);
+  std::vector<std::byte> piece(kPiece);
+  while (const size_t got = file.read_some(piece)) digest.add(std::span(piece).first(got));
+  return digest.hex();
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/input_file.h"
+
+namespace lockstep::data {
+
+/// What an .npy file says of its array.
+struct NpyHeader {
+  std::string type;  ///< kind and bytes, "f4"; little-endian and in C order, or it was refused
+  std::vector<int64_t> shape;
+  int64_t count = 0;  ///< elements: the product of `shape`
+};
+
+/// Reads the header, leaving `file` at the first element, and checks that the elements it promises
+/// are there. Throws BadInput on a malformed header, big-endian values and Fortran order.
+NpyHeader read_npy_header(InputFile& file);
+
+}  // namespace lockstep::data
