@@ -17,7 +17,6 @@
 #include "observe/progress.h"
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
-#include "train/setup.h"
 #include "train/trainer.h"
 
 namespace lockstep::cli {
@@ -153,17 +152,16 @@ int train_and_tell(const TrainFlags& flags) {
     fmt::print("{}", to_toml(job.recipe));
     return 0;
   }
-  train::Setup setup(job.recipe);
+  train::Trainer trainer(job.recipe);
   const train::RunFolder run = flags.resume ? train::RunFolder::open(job.folder)
                                             : train::RunFolder::create(job.folder, job.recipe);
   observe::EventLog events(run.events());
   observe::Progress progress(stderr);
   events.listen([&](const Json& event) { progress.show(event); });
   stop_on_signals();
-  train::Trainer trainer(setup, run, events);
   train::Trainer::Limits limits{.stop = &stop_asked};
   if (flags.stop_at_step) limits.stop_at_step = *flags.stop_at_step;
-  const Json last = trainer.run(limits);
+  const Json last = trainer.run(run, events, limits);
   const bool finished = last["event"] == "end";
   if (flags.json)
     fmt::print("{}\n", last.dump());

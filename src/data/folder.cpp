@@ -146,7 +146,8 @@ Splits load_folder(const fs::path& folder, const SourceOptions& options) {
   require_one_size(train.images.front(), train.images);
   const int64_t channels = all_grey(train.images) ? 1 : 3;
   if (!has_test)
-    return hold_out(assemble(std::move(train), channels), options.test_fraction, options.seed);
+    return hold_out(assemble(std::move(train), channels), options.test_fraction,
+                    options.hold_out_seed);
 
   Listing test = list_images(held);
   use_classes_of(train, test, held);

@@ -1,13 +1,13 @@
 #include "observe/events.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -24,9 +24,14 @@ double now() {
 
 // A crash may leave half a line: whoever reads the file must never meet one.
 void cut_torn_line(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) return;
-  const std::string text = read_file(path);
-  std::filesystem::resize_file(path, text.rfind('\n') + 1);
+  if (!std::filesystem::is_regular_file(path)) return;
+  std::ifstream file(path, std::ios::binary);
+  auto length = static_cast<std::streamoff>(std::filesystem::file_size(path));
+  for (; length > 0; --length) {
+    file.seekg(length - 1);
+    if (file.get() == '\n') break;
+  }
+  std::filesystem::resize_file(path, static_cast<uintmax_t>(length));
 }
 
 }  // namespace

@@ -5,9 +5,13 @@
 #include <cmath>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/digest.h"
 #include "lockstep/error.h"
+#include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/setup.h"
+#include "train/step.h"
 
 namespace lockstep::train {
 namespace {
@@ -18,14 +22,52 @@ using observe::Span;
 // A step event is written at least this often, however rarely the recipe asks for one.
 constexpr double kLongestSilence = 1.0;
 
-}  // namespace
+/// A run under way.
+class Run {
+ public:
+  Run(Setup& setup, const RunFolder& folder, observe::EventLog& events);
 
-Trainer::Trainer(Setup& setup, const RunFolder& run, observe::EventLog& events)
+  Json to_its_end(Trainer::Limits limits);
+
+ private:
+  void resume_from_checkpoint();
+  void announce();
+  void train_one_step();
+  void check_finite(const Totals& totals) const;
+  void tell_step(const Totals& totals);
+  void end_epoch();
+  void save_checkpoint();
+  Json end_event() const;
+
+  int64_t epoch() const { return position_.step / setup_.steps_per_epoch; }
+  double samples_per_second() const;
+
+  // Constant after construction.
+  Setup& setup_;
+  const Recipe& recipe_;
+  const RunFolder& folder_;
+  observe::EventLog& events_;
+  Checkpoints checkpoints_;
+
+  // Moves on with every step.
+  Step step_;
+  Position position_;
+  Totals test_;
+  observe::SpanTimes spans_;
+  Stopwatch stopwatch_;
+  Stopwatch since_told_;
+  double stepping_seconds_ = 0;
+  int64_t samples_here_ = 0;
+  int64_t last_checkpoint_step_ = -1;
+  double seconds_before_ = 0;
+};
+
+Run::Run(Setup& setup, const RunFolder& folder, observe::EventLog& events)
     : setup_(setup),
       recipe_(setup.recipe),
-      run_(run),
+      folder_(folder),
       events_(events),
-      checkpoints_(run.checkpoints()),
+      checkpoints_(folder.checkpoints()),
       step_(recipe_, setup.model, setup.splits.train.shape,
             optim::Schedule(recipe_.schedule, recipe_.optimizer.lr, setup.total_steps,
                             setup.steps_per_epoch)) {
@@ -33,7 +75,7 @@ Trainer::Trainer(Setup& setup, const RunFolder& run, observe::EventLog& events)
   resume_from_checkpoint();
 }
 
-Json Trainer::run(Limits limits) {
+Json Run::to_its_end(Trainer::Limits limits) {
   setup_.model->train();
   setup_.loader.seek(epoch(), position_.step % setup_.steps_per_epoch);
   stopwatch_.restart();
@@ -54,13 +96,13 @@ Json Trainer::run(Limits limits) {
   }
   if (test_.samples == 0) test_ = evaluate(*setup_.model, setup_.splits.test, setup_.normalization);
   if (last_checkpoint_step_ != position_.step) save_checkpoint();
-  save_weights(run_.weights(), *setup_.model);
+  save_weights(folder_.weights(), *setup_.model);
   Json end = end_event();
   events_.write(end);
   return end;
 }
 
-void Trainer::train_one_step() {
+void Run::train_one_step() {
   const Stopwatch stopwatch;
   const data::Batch* batch = nullptr;
   {
@@ -77,7 +119,7 @@ void Trainer::train_one_step() {
   if (told_often || since_told_.seconds() > kLongestSilence) tell_step(totals);
 }
 
-void Trainer::check_finite(const Totals& totals) const {
+void Run::check_finite(const Totals& totals) const {
   if (std::isfinite(totals.loss)) return;
   throw Error(fmt::format(
       "the loss is {} at step {}: training diverged; lower optimizer.lr (now {}) or raise "
@@ -85,7 +127,7 @@ void Trainer::check_finite(const Totals& totals) const {
       totals.loss, position_.step, recipe_.optimizer.lr, recipe_.schedule.warmup_epochs));
 }
 
-void Trainer::announce() {
+void Run::announce() {
   Json event = {{"event", "start"},
                 {"model", recipe_.model.name},
                 {"data", recipe_.data.source.name},
@@ -103,7 +145,7 @@ void Trainer::announce() {
   events_.write(event);
 }
 
-void Trainer::resume_from_checkpoint() {
+void Run::resume_from_checkpoint() {
   const auto loaded = checkpoints_.load_newest(*setup_.model, step_);
   if (!loaded) return;
   for (const std::string& warning : loaded->warnings)
@@ -115,7 +157,7 @@ void Trainer::resume_from_checkpoint() {
       {{"event", "resume"}, {"step", position_.step}, {"checkpoint", loaded->path.string()}});
 }
 
-void Trainer::tell_step(const Totals& totals) {
+void Run::tell_step(const Totals& totals) {
   since_told_.restart();
   const double seconds_a_step = stepping_seconds_ / static_cast<double>(samples_here_) *
                                 static_cast<double>(recipe_.train.batch);
@@ -133,7 +175,7 @@ void Trainer::tell_step(const Totals& totals) {
        {"spans", observe::to_json(spans_)}});
 }
 
-void Trainer::end_epoch() {
+void Run::end_epoch() {
   position_.last_epoch = std::exchange(position_.epoch_so_far, {});
   const Stopwatch stopwatch;
   test_ = evaluate(*setup_.model, setup_.splits.test, setup_.normalization);
@@ -147,7 +189,7 @@ void Trainer::end_epoch() {
                  {"evaluation_seconds", stopwatch.seconds()}});
 }
 
-void Trainer::save_checkpoint() {
+void Run::save_checkpoint() {
   const Stopwatch stopwatch;
   position_.seconds = seconds_before_ + stopwatch_.seconds();
   const auto path = checkpoints_.save(*setup_.model, step_, position_);
@@ -158,7 +200,7 @@ void Trainer::save_checkpoint() {
                  {"seconds", stopwatch.seconds()}});
 }
 
-Json Trainer::end_event() const {
+Json Run::end_event() const {
   return {{"event", "end"},
           {"model_sha256", model_sha256(*setup_.model)},
           {"steps", setup_.total_steps},
@@ -176,8 +218,18 @@ Json Trainer::end_event() const {
           {"spans", observe::to_json(spans_)}};
 }
 
-double Trainer::samples_per_second() const {
+double Run::samples_per_second() const {
   return stepping_seconds_ == 0 ? 0 : static_cast<double>(samples_here_) / stepping_seconds_;
+}
+
+}  // namespace
+
+Trainer::Trainer(Recipe recipe) : setup_(std::make_unique<Setup>(std::move(recipe))) {}
+
+Trainer::~Trainer() = default;
+
+Json Trainer::run(const RunFolder& folder, observe::EventLog& events, Limits limits) {
+  return Run(*setup_, folder, events).to_its_end(limits);
 }
 
 }  // namespace lockstep::train

@@ -3,29 +3,30 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
-#include <string>
+#include <memory>
 
-#include "base/clock.h"
 #include "observe/events.h"
 #include "recipe/recipe.h"
-#include "train/checkpoint.h"
 #include "train/run_folder.h"
-#include "train/setup.h"
-#include "train/step.h"
 
 namespace lockstep::train {
 
-/// Carries a recipe out in a run folder, telling everything as events.
+struct Setup;
+
+/// Carries a recipe out in a run's folder, telling everything as events.
 ///
-///     Setup setup(recipe);
+///     Trainer trainer(recipe);
 ///     RunFolder run = RunFolder::create("runs/mine", recipe);
 ///     EventLog events(run.events());
-///     Json end = Trainer(setup, run, events).run({});
+///     Json end = trainer.run(run, events, {});
 class Trainer {
  public:
-  /// Loads the run's newest checkpoint, if there is one. Throws BadInput when it is for another
-  /// model.
-  Trainer(Setup& setup, const RunFolder& run, observe::EventLog& events);
+  /// Loads data and model: everything that can be wrong with a recipe is found here, before a run's
+  /// folder is touched. Throws BadInput.
+  explicit Trainer(Recipe recipe);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   struct Limits {
     /// Set (by a signal handler, say) to end after the step under way, with a checkpoint.
@@ -34,41 +35,13 @@ class Trainer {
     int64_t stop_at_step = std::numeric_limits<int64_t>::max();
   };
 
-  /// Trains to the recipe's end and returns the "end" event, or the "stopped" event when a limit
-  /// ended it. Throws Error when the loss is no longer a number.
-  observe::Json run(Limits limits);
+  /// Goes on from the folder's newest checkpoint, if it has one, to the recipe's end. Returns the
+  /// "end" event, or the "stopped" event when a limit ended it. Throws BadInput when the checkpoint
+  /// is for another model, Error when the loss is no longer a number. Call once.
+  observe::Json run(const RunFolder& folder, observe::EventLog& events, Limits limits);
 
  private:
-  void resume_from_checkpoint();
-  void announce();
-  void train_one_step();
-  void check_finite(const Totals& totals) const;
-  void tell_step(const Totals& totals);
-  void end_epoch();
-  void save_checkpoint();
-  observe::Json end_event() const;
-
-  int64_t epoch() const { return position_.step / setup_.steps_per_epoch; }
-  double samples_per_second() const;
-
-  // Constant after construction.
-  Setup& setup_;
-  const Recipe& recipe_;
-  const RunFolder& run_;
-  observe::EventLog& events_;
-  Checkpoints checkpoints_;
-
-  // Moves on with every step.
-  Step step_;
-  Position position_;
-  Totals test_;
-  observe::SpanTimes spans_;
-  Stopwatch stopwatch_;
-  Stopwatch since_told_;
-  double stepping_seconds_ = 0;
-  int64_t samples_here_ = 0;
-  int64_t last_checkpoint_step_ = -1;
-  double seconds_before_ = 0;
+  std::unique_ptr<Setup> setup_;
 };
 
 }  // namespace lockstep::train

@@ -63,7 +63,7 @@ Json train(const Recipe& recipe, const fs::path& out, Trainer::Limits limits = {
   const RunFolder run =
       fs::exists(out / "recipe.toml") ? RunFolder::open(out) : RunFolder::create(out, recipe);
   observe::EventLog events(run.events());
-  return Trainer(setup, run, events).run(limits);
+  return trainer.run(run, events, limits);
 }
 
 TEST(Trainer, TwoRunsOfOneRecipeGiveTheSameModel) {
