@@ -16,8 +16,9 @@ struct FetchProgress {
 };
 
 struct FetchOptions {
-  std::string name;            ///< "mnist" or "cifar10"
-  std::filesystem::path from;  ///< files the user already has (a folder or a .tgz); empty: fetch
+  std::string name;  ///< "mnist" or "cifar10"; with `from` also "fashion-mnist"
+  /// Files the user already has: a folder or an archive. Empty: download them.
+  std::filesystem::path from;
   std::function<void(const FetchProgress&)> progress;
 };
 
@@ -26,7 +27,8 @@ struct FetchOptions {
 /// made again, and each appears only when whole. Returns the folder. Throws BadInput.
 std::filesystem::path fetch(const FetchOptions& options);
 
-/// Checks the digests of what is in data_home(). Throws BadInput naming the first wrong file.
+/// Checks the digests of a data set's files where they are. Throws BadInput naming the first wrong
+/// one.
 void check(const std::string& name);
 
 struct SourceState {

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep::data {
+
+/// A file that was found in an archive or a folder.
+struct FoundFile {
+  std::string name;   ///< without its folders
+  std::string where;  ///< for messages: the archive or folder too
+  /// The contents, unpacked where they are gzip in a folder. Throws BadInput when they are damaged
+  /// or larger than any file of a data set.
+  std::function<std::vector<std::byte>()> read;
+};
+
+using Visit = std::function<void(const FoundFile&)>;
+
+/// Shows every regular file of a tar archive (plain or gzip), in its order. Nothing is unpacked to
+/// disk, so what paths an archive names does not matter. Throws BadInput when it is damaged.
+void visit_archive(const std::filesystem::path& archive, const Visit& visit);
+
+/// Shows the regular files directly in a folder, in the order of their names.
+void visit_folder(const std::filesystem::path& folder, const Visit& visit);
+
+}  // namespace lockstep::data

