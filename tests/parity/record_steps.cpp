@@ -2,6 +2,7 @@
 //   record_steps MODEL DATA STEPS BATCH FOLDER
 // leaves FOLDER/initial.safetensors, x.f32, y.i64 (the batches, one after another), steps.json (the
 // losses, the dropout seed of each step, the shape of a sample) and final.safetensors.
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <filesystem>

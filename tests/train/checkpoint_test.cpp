@@ -1,0 +1,105 @@
+#include "train/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "lockstep/error.h"
+#include "train/short_runs.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+using observe::Json;
+
+TEST(Checkpoint, FallsBackToTheOneBeforeATornOne) {
+  TemporaryFolder folder;
+  const Recipe recipe = tiny_recipe(folder);
+  const Json whole = train(recipe, folder / "whole");
+  train(recipe, folder / "run", {.stop_at_step = 12});
+  const fs::path newest = folder / "run" / "checkpoints" / "step-00000012.safetensors";
+  ASSERT_TRUE(fs::exists(newest));
+  fs::resize_file(newest, fs::file_size(newest) / 2);
+  EXPECT_EQ(train(recipe, folder / "run")["model_sha256"], whole["model_sha256"]);
+  const auto events = observe::read_events(folder / "run" / "events.jsonl");
+  const auto warning =
+      std::ranges::find_if(events, [](const Json& e) { return e["event"] == "warning"; });
+  ASSERT_NE(warning, events.end());
+  EXPECT_NE((*warning)["message"].get<std::string>().find("step-00000012"), std::string::npos);
+}
+
+TEST(Checkpoint, SaysSoWhenNoneIsWhole) {
+  TemporaryFolder folder;
+  const Recipe recipe = tiny_recipe(folder);
+  train(recipe, folder / "run", {.stop_at_step = 1});
+  for (const auto& entry : fs::directory_iterator(folder / "run" / "checkpoints"))
+    fs::resize_file(entry.path(), 10);
+  EXPECT_NE(
+      message_of<BadInput>([&] { train(recipe, folder / "run"); }).find("no checkpoint is whole"),
+      std::string::npos);
+}
+
+TEST(Checkpoint, KeepsOnlyTheNewestTwoAndNoLeftovers) {
+  TemporaryFolder folder;
+  Recipe recipe = tiny_recipe(folder);
+  recipe.checkpoint.every_steps = 2;
+  fs::create_directories(folder / "run" / "checkpoints");
+  std::ofstream(folder / "run" / "checkpoints" / "step-00000001.safetensors.99.part") << "torn";
+  train(recipe, folder / "run");
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder / "run" / "checkpoints"))
+    names.push_back(entry.path().filename());
+  std::ranges::sort(names);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"step-00000014.safetensors", "step-00000015.safetensors"}));
+}
+
+// A file-size limit makes the write fail half-way, as a full disk does.
+TEST(Checkpoint, OnAFullDiskTheOneBeforeStaysValid) {
+  TemporaryFolder folder;
+  const Recipe recipe = tiny_recipe(folder);
+  const Json whole = train(recipe, folder / "whole");
+  train(recipe, folder / "run", {.stop_at_step = 3});
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 100'000, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string message =
+      message_of<BadInput>([&] { train(recipe, folder / "run", {.stop_at_step = 4}); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(message.find("step-00000004"), std::string::npos) << message;
+  EXPECT_EQ(train(recipe, folder / "run")["model_sha256"], whole["model_sha256"]);
+}
+
+TEST(Checkpoint, ForAnotherModelNamesTheFirstTensorThatDiffers) {
+  TemporaryFolder folder;
+  const auto convnet = model::make_model({.name = "convnet", .input = {1, 28, 28}});
+  const auto wider = model::make_model({.name = "convnet", .input = {3, 28, 28}});
+  const auto logistic = model::make_model({.name = "logistic", .input = {1, 28, 28}});
+  save_weights(folder / "w", *convnet);
+  const std::string before = model_sha256(*wider);
+  const std::string shape = message_of<BadInput>([&] { load_weights(folder / "w", *wider); });
+  EXPECT_NE(shape.find("'conv1.weight' is F32 [32, 1, 3, 3], expected F32 [32, 3, 3, 3]"),
+            std::string::npos)
+      << shape;
+  EXPECT_EQ(model_sha256(*wider), before);
+  const std::string missing = message_of<BadInput>([&] { load_weights(folder / "w", *logistic); });
+  EXPECT_NE(missing.find("'fc.weight'"), std::string::npos) << missing;
+}
+
+TEST(Checkpoint, ServesAsInitialWeightsToo) {
+  TemporaryFolder folder;
+  Recipe recipe = tiny_recipe(folder);
+  const Json first = train(recipe, folder / "first");
+  recipe.model.weights = (folder / "first" / "checkpoints" / "step-00000015.safetensors").string();
+  recipe.optimizer.lr = 0;
+  recipe.train.steps = 1;
+  EXPECT_EQ(train(recipe, folder / "second")["model_sha256"], first["model_sha256"]);
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "observe/events.h"
+#include "recipe/recipe.h"
+#include "temporary_folder.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
+
+namespace lockstep::train {
+
+/// A short run on real data: 12 steps of an epoch's 938.
+inline Recipe short_recipe() {
+  Recipe recipe;
+  recipe.model.name = "convnet";
+  recipe.train.batch = 64;
+  recipe.train.steps = 12;
+  recipe.log.every_steps = 1;
+  return recipe;
+}
+
+inline void write_npy(const std::filesystem::path& path, const std::string& type,
+                      const std::string& shape, std::span<const std::byte> data) {
+  std::string header =
+      "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.append(63 - (10 + header.size()) % 64, ' ').append("\n");
+  std::ofstream file(path, std::ios::binary);
+  file << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() & 255)
+       << static_cast<char>(header.size() >> 8) << header;
+  file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+}
+
+/// A tiny data set of our own: 36 training samples, so epochs of 5 steps of which the last is
+/// smaller.
+inline Recipe tiny_recipe(const TemporaryFolder& folder) {
+  std::vector<float> x;
+  std::vector<int64_t> y;
+  for (int64_t i = 0; i < 40; ++i) {
+    y.push_back(i % 3);
+    for (int64_t j = 0; j < 6; ++j) x.push_back(static_cast<float>((i * 7 + j * (1 + i % 3)) % 11));
+  }
+  write_npy(folder / "x.npy", "<f4", "(40, 6)", std::as_bytes(std::span(x)));
+  write_npy(folder / "y.npy", "<i8", "(40,)", std::as_bytes(std::span(y)));
+  Recipe recipe;
+  recipe.data.source.name = "npy:" + folder.path().string();
+  recipe.model.name = "mlp";
+  recipe.train.batch = 8;
+  recipe.train.epochs = 3;
+  recipe.optimizer.lr = 0.01;
+  return recipe;
+}
+
+/// Trains in `out`, going on with the run that is there, if there is one.
+inline observe::Json train(const Recipe& recipe, const std::filesystem::path& out,
+                           Trainer::Limits limits = {}) {
+  Trainer trainer(recipe);
+  const RunFolder run = std::filesystem::exists(out / "recipe.toml")
+                            ? RunFolder::open(out)
+                            : RunFolder::create(out, recipe);
+  observe::EventLog events(run.events());
+  return trainer.run(run, events, limits);
+}
+
+}  // namespace lockstep::train
