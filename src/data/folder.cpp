@@ -147,7 +147,7 @@ Splits load_folder(const fs::path& folder, const SourceOptions& options) {
   const int64_t channels = all_grey(train.images) ? 1 : 3;
   if (!has_test)
     return hold_out(assemble(std::move(train), channels), options.test_fraction,
-                    options.hold_out_seed);
+                    static_cast<uint64_t>(options.hold_out_seed));
 
   Listing test = list_images(held);
   use_classes_of(train, test, held);

@@ -51,7 +51,7 @@ Dataset part(const Dataset& all, const std::vector<bool>& chosen, bool wanted) {
 
 }  // namespace
 
-Splits hold_out(Dataset all, double fraction, uint64_t seed) {
+Splits hold_out(const Dataset& all, double fraction, uint64_t seed) {
   if (!(fraction > 0 && fraction < 1))
     throw BadInput("data.test_fraction {}: expected more than 0 and less than 1", fraction);
   if (all.size() < 2)

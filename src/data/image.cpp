@@ -35,7 +35,7 @@ Image read_image(const std::filesystem::path& path) {
 
 void require_plausible(int64_t width, int64_t height, size_t bytes, const std::string& name) {
   // The densest is a PNG of one bit a pixel: 8 pixels a byte, and deflate packs 1,032 to one.
-  constexpr int64_t kPixelsAByte = 8 * 1032;
+  constexpr int64_t kPixelsAByte = int64_t{8} * 1032;
   if (width < 1 || height < 1 || width * height / kPixelsAByte > static_cast<int64_t>(bytes))
     throw BadInput(
         "{}: its header says {} x {}, more than its {} bytes can hold; replace it or "

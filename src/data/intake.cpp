@@ -98,7 +98,7 @@ void Intake::take_labels(const FoundFile& found) {
 }
 
 std::vector<std::byte> Intake::make(const FoundFile& found, const std::string& name) const {
-  const std::vector<std::byte> contents = found.read();
+  std::vector<std::byte> contents = found.read();
   if (!found.name.ends_with(".png")) return contents;
   const auto labels = labels_.find(name);
   if (labels == labels_.end())

@@ -100,7 +100,7 @@ std::vector<int32_t> read_classes(InputFile& file, int64_t count) {
           "{}: label {} of sample {}: expected classes numbered from 0 to at most {}; "
           "number them with np.unique(y, return_inverse=True)[1]",
           file.path().string(), label, index, kMostClasses - 1);
-    labels[static_cast<size_t>(index)] = static_cast<int32_t>(label);
+    labels[static_cast<size_t>(index)] = static_cast<int32_t>(static_cast<uint32_t>(label));
   });
   return labels;
 }

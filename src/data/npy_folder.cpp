@@ -83,7 +83,7 @@ Splits load_npy(const std::filesystem::path& folder, const SourceOptions& option
         folder.string(), has_x ? "x_test.npy" : "y_test.npy", has_x ? "y_test.npy" : "x_test.npy");
   if (!has_x) {
     train.class_names = numbered_classes(largest_label(train));
-    return hold_out(std::move(train), options.test_fraction, options.hold_out_seed);
+    return hold_out(train, options.test_fraction, static_cast<uint64_t>(options.hold_out_seed));
   }
   Splits splits;
   splits.train = std::move(train);

@@ -76,7 +76,7 @@ class DictionaryReader {
     if (quote != '\'' && quote != '"') fail();
     const size_t end = text_.find(quote, ++at_);
     if (end == std::string_view::npos) fail();
-    const std::string result(text_.substr(at_, end - at_));
+    std::string result(text_.substr(at_, end - at_));
     at_ = end + 1;
     return result;
   }

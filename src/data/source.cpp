@@ -20,7 +20,7 @@ constexpr std::string_view kNpy = "npy:";
 constexpr std::string_view kFolder = "folder:";
 
 fs::path folder_after(std::string_view prefix, const std::string& name) {
-  const fs::path folder = name.substr(prefix.size());
+  fs::path folder = name.substr(prefix.size());
   if (!fs::is_directory(folder))
     throw BadInput("data '{}': '{}' is not a folder; expected {}DIR", name, folder.string(),
                    prefix);

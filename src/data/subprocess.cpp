@@ -72,6 +72,7 @@ class Child {
 // The new process's id, or 0 when there is no such program.
 pid_t spawn(const std::vector<std::string>& command, const Pipe& output, const Pipe& errors) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;

@@ -13,8 +13,61 @@ int64_t length(const std::vector<Section>& sections) {
   return sections.empty() ? 0 : sections.back().end;
 }
 
-// PyTorch's SGD: v = momentum v + (g + decay w);  w -= lr (nesterov ? g + decay w + momentum v :
-// v).
+// What one section's update needs to know.
+struct SgdStep {
+  float rate;
+  float decay;
+  float momentum;
+  bool nesterov;
+};
+
+// PyTorch's SGD: v = momentum v + (g + decay w);  w -= rate (nesterov ? g + decay w + momentum v :
+// v). Rounded exactly where PyTorch's kernels round: the same gradients give the same bits.
+[[gnu::always_inline]] inline void sgd_loop(const SgdStep& step, int64_t count, const float* g,
+                                            float* w, float* v) {
+  const float of_velocity = step.nesterov ? step.momentum : 1.0F;
+  const float of_gradient = step.nesterov ? 1.0F : 0.0F;
+  for (int64_t i = 0; i < count; ++i) {
+    const float d = std::fma(w[i], step.decay, g[i]);
+    v[i] = v[i] * step.momentum + d;
+    w[i] = std::fma(std::fma(v[i], of_velocity, of_gradient * d), -step.rate, w[i]);
+  }
+}
+
+struct AdamWStep {
+  float rate;  // with the first average's bias undone
+  float root;  // undoes the second average's bias
+  float keep;  // what weight decay leaves
+  float beta1;
+  float beta2;
+  float epsilon;
+};
+
+// Adam with weight decay apart from the gradient (Loshchilov and Hutter).
+[[gnu::always_inline]] inline void adamw_loop(const AdamWStep& step, int64_t count, const float* g,
+                                              float* w, float* m, float* s) {
+  for (int64_t i = 0; i < count; ++i) {
+    m[i] = std::fma(g[i], 1 - step.beta1, m[i] * step.beta1);
+    s[i] = std::fma(g[i] * g[i], 1 - step.beta2, s[i] * step.beta2);
+    const float scale = step.rate / (std::sqrt(s[i]) * step.root + step.epsilon);
+    w[i] = std::fma(m[i], -scale, w[i] * step.keep);
+  }
+}
+
+// The same loops with and without wide registers: std::fma rounds alike in both.
+[[gnu::target("avx2,fma")]] void sgd_wide(const SgdStep& step, int64_t count, const float* g,
+                                          float* w, float* v) {
+  sgd_loop(step, count, g, w, v);
+}
+[[gnu::target("avx2,fma")]] void adamw_wide(const AdamWStep& step, int64_t count, const float* g,
+                                            float* w, float* m, float* s) {
+  adamw_loop(step, count, g, w, m, s);
+}
+
+bool has_wide_registers() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
 class Sgd final : public Optimizer {
  public:
   Sgd(const OptimizerOptions& options, std::vector<Section> sections)
@@ -22,35 +75,25 @@ class Sgd final : public Optimizer {
 
   void step(std::span<float> values, std::span<const float> gradients, double lr,
             int64_t /*update*/) override {
-    for (const Section& section : sections_) update_section(section, values, gradients, lr);
+    for (const Section& section : sections_) {
+      const SgdStep step = {static_cast<float>(lr),
+                            static_cast<float>(section.decays ? options_.weight_decay : 0.0),
+                            static_cast<float>(options_.momentum), options_.nesterov};
+      const int64_t begin = section.begin;
+      (wide_ ? sgd_wide : sgd_loop)(step, section.end - begin, gradients.data() + begin,
+                                    values.data() + begin, velocity_.data() + begin);
+    }
   }
 
   std::vector<State> state() override { return {{"momentum", velocity_}}; }
 
  private:
-  void update_section(const Section& section, std::span<float> values,
-                      std::span<const float> gradients, double lr) {
-    const auto rate = static_cast<float>(lr);
-    const auto momentum = static_cast<float>(options_.momentum);
-    const auto decay = static_cast<float>(section.decays ? options_.weight_decay : 0.0);
-    const float of_gradient = options_.nesterov ? 1.0F : 0.0F;
-    const float of_velocity = options_.nesterov ? momentum : 1.0F;
-    float* w = values.data();
-    float* v = velocity_.data();
-    const float* g = gradients.data();
-    for (int64_t i = section.begin; i < section.end; ++i) {
-      const float d = g[i] + decay * w[i];
-      v[i] = momentum * v[i] + d;
-      w[i] -= rate * (of_gradient * d + of_velocity * v[i]);
-    }
-  }
-
   OptimizerOptions options_;
   std::vector<Section> sections_;
   std::vector<float> velocity_;
+  bool wide_ = has_wide_registers();
 };
 
-// Adam with weight decay apart from the gradient (Loshchilov and Hutter).
 class AdamW final : public Optimizer {
  public:
   AdamW(const OptimizerOptions& options, std::vector<Section> sections)
@@ -62,43 +105,28 @@ class AdamW final : public Optimizer {
   void step(std::span<float> values, std::span<const float> gradients, double lr,
             int64_t update) override {
     const auto t = static_cast<double>(update);
-    const Corrections corrections = {
-        static_cast<float>(lr / (1 - std::pow(options_.beta1, t))),
-        static_cast<float>(1 / std::sqrt(1 - std::pow(options_.beta2, t)))};
-    for (const Section& section : sections_)
-      update_section(section, values, gradients, lr, corrections);
+    AdamWStep step = {.rate = static_cast<float>(lr / (1 - std::pow(options_.beta1, t))),
+                      .root = static_cast<float>(1 / std::sqrt(1 - std::pow(options_.beta2, t))),
+                      .beta1 = static_cast<float>(options_.beta1),
+                      .beta2 = static_cast<float>(options_.beta2),
+                      .epsilon = static_cast<float>(options_.epsilon)};
+    for (const Section& section : sections_) {
+      step.keep = static_cast<float>(1 - (section.decays ? lr * options_.weight_decay : 0.0));
+      const int64_t begin = section.begin;
+      (wide_ ? adamw_wide : adamw_loop)(step, section.end - begin, gradients.data() + begin,
+                                        values.data() + begin, mean_.data() + begin,
+                                        square_.data() + begin);
+    }
   }
 
   std::vector<State> state() override { return {{"mean", mean_}, {"square", square_}}; }
 
  private:
-  // Both running averages start at zero: these undo that bias.
-  struct Corrections {
-    float rate;
-    float root;
-  };
-
-  void update_section(const Section& section, std::span<float> values,
-                      std::span<const float> gradients, double lr, Corrections corrections) {
-    const auto beta1 = static_cast<float>(options_.beta1);
-    const auto beta2 = static_cast<float>(options_.beta2);
-    const auto epsilon = static_cast<float>(options_.epsilon);
-    const auto keep = static_cast<float>(1 - (section.decays ? lr * options_.weight_decay : 0.0));
-    float* w = values.data();
-    float* m = mean_.data();
-    float* s = square_.data();
-    const float* g = gradients.data();
-    for (int64_t i = section.begin; i < section.end; ++i) {
-      m[i] = beta1 * m[i] + (1 - beta1) * g[i];
-      s[i] = beta2 * s[i] + (1 - beta2) * g[i] * g[i];
-      w[i] = keep * w[i] - corrections.rate * m[i] / (std::sqrt(s[i]) * corrections.root + epsilon);
-    }
-  }
-
   OptimizerOptions options_;
   std::vector<Section> sections_;
   std::vector<float> mean_;
   std::vector<float> square_;
+  bool wide_ = has_wide_registers();
 };
 
 }  // namespace

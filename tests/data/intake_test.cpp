@@ -104,7 +104,7 @@ struct CifarPackage {
     std::vector<uint8_t> numbers;
     for (int64_t i = 0; i < kCifarBatch; ++i) {
       numbers.push_back(static_cast<uint8_t>(i % 10));
-      labels += (i == 0 ? "[" : ",") + std::to_string(i % 10);
+      labels += fmt::format("{}{}", i == 0 ? "[" : ",", i % 10);
     }
     labels += "]";
     const std::vector<uint8_t> records = cifar_records(rows, numbers, "rows");

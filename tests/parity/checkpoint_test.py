@@ -3,12 +3,12 @@
 checkpoint_test.py LOCKSTEP
 """
 
-import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy
 import torch
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "docs")]
@@ -17,16 +17,17 @@ from networks import network
 from save_checkpoint import save
 
 
-def train(lockstep, out, *flags):
-    command = [lockstep, "train", "--data", "cifar10", "--model", "resnet20", "--batch", "32", "--json"]
-    result = subprocess.run([*command, "--out", out, *flags], check=True, capture_output=True, text=True)
-    return json.loads(result.stdout.splitlines()[-1])
+def train(lockstep, folder, out, *flags):
+    command = [lockstep, "train", "--data", f"npy:{folder}", "--model", "resnet20", "--batch", "32"]
+    subprocess.run([*command, "--out", folder / out, *flags], check=True, capture_output=True)
 
 
 def main(lockstep):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        train(lockstep, folder / "a", "--steps", "2")
+        numpy.save(folder / "x.npy", numpy.random.default_rng(1).integers(0, 256, (100, 3, 32, 32), numpy.uint8))
+        numpy.save(folder / "y.npy", numpy.arange(100) % 10)
+        train(lockstep, folder, "a", "--steps", "2")
         net = network("resnet20")
         net.load_state_dict(load(folder / "a/checkpoints/step-00000002.safetensors"))
         net.load_state_dict(load(folder / "a/model.safetensors"))
@@ -34,7 +35,7 @@ def main(lockstep):
         torch.manual_seed(3)
         theirs = network("resnet20")
         save(theirs.state_dict(), folder / "theirs.safetensors")
-        train(lockstep, folder / "b", "--steps", "1", "--lr", "0", "--weights", folder / "theirs.safetensors")
+        train(lockstep, folder, "b", "--steps", "1", "--lr", "0", "--weights", folder / "theirs.safetensors")
         back = load(folder / "b/model.safetensors")
         for name, parameter in theirs.named_parameters():
             assert torch.equal(parameter, back[name]), f"{name} came back changed"
