@@ -48,9 +48,8 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail(const char* doing) const {
   const int cause = errno;
-  const char* cure = cause == ENOSPC || cause == EDQUOT
-                         ? "; free some space or choose another folder"
-                         : "";
+  const char* cure =
+      cause == ENOSPC || cause == EDQUOT ? "; free some space or choose another folder" : "";
   throw BadInput("{}: cannot {}: {}{}; what was there before is untouched", path_.string(), doing,
                  std::strerror(cause), cure);
 }

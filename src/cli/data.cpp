@@ -75,9 +75,11 @@ int get_source(const std::string& name, const std::string& from) {
   return 0;
 }
 
-int check_source(const std::string& name) {
-  data::check(name);
-  fmt::print("{}: every file is there and has the right digest\n", name);
+int check_source(const data::SourceOptions& options) {
+  const data::Splits splits = data::check(options);
+  fmt::print("{}: {} + {} samples of {}, {} classes; nothing is wrong with it\n", options.name,
+             format_count(splits.train.size()), format_count(splits.test.size()),
+             data::to_string(splits.train.shape), splits.train.classes());
   return 0;
 }
 
@@ -101,8 +103,9 @@ std::vector<Command> add_data(CLI::App& parent) {
   auto name = std::make_shared<std::string>();
   auto from = std::make_shared<std::string>();
   CLI::App* get = app->add_subcommand("get", "Fetch a data set, check it and convert it");
-  get->add_option("NAME", *name, "mnist or cifar10")->required();
-  get->add_option("--from", *from, "files you have already: a folder or an archive");
+  get->add_option("NAME", *name, "mnist or cifar10")->required()->type_name("");
+  get->add_option("--from", *from, "files you have already: a folder or an archive")
+      ->type_name("PATH");
   get->footer(
       "A broken download goes on where it stopped when the command is given again.\n"
       "Files go to $LOCKSTEP_DATA, else $XDG_DATA_HOME/lockstep, else "
@@ -111,11 +114,15 @@ std::vector<Command> add_data(CLI::App& parent) {
       "  lockstep data get cifar10\n"
       "  lockstep data get cifar10 --from cifar-10-binary.tar.gz");
 
-  auto checked = std::make_shared<std::string>();
-  CLI::App* check = app->add_subcommand("check", "Compare a data set's files with their digests");
-  check->add_option("NAME", *checked, "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR")
-      ->required();
-  check->footer("Example:\n  lockstep data check cifar10");
+  auto checked = std::make_shared<data::SourceOptions>();
+  CLI::App* check =
+      app->add_subcommand("check", "Read a whole data set and say what is wrong with it");
+  check->add_option("NAME", checked->name, "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR")
+      ->required()
+      ->type_name("");
+  check->add_option("--image-size", checked->image_size, "folder: scale and crop to this square")
+      ->type_name("N");
+  check->footer("Examples:\n  lockstep data check cifar10\n  lockstep data check npy:my-data");
 
   return {{list, [json] { return list_sources(*json); }},
           {get, [name, from] { return get_source(*name, *from); }},

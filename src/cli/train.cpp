@@ -48,6 +48,7 @@ void stop_on_signals() {
 struct KeyFlag {
   std::string flag;
   std::string key;
+  std::string kind;
   std::string about;
   std::string value;
 };
@@ -55,14 +56,14 @@ struct KeyFlag {
 struct TrainFlags {
   std::string recipe;
   std::vector<KeyFlag> keys = {
-      {"--data", "data.name", "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR", ""},
-      {"--model", "model.name", "convnet, mlp, logistic, resnet18, resnet20, ...", ""},
-      {"--weights", "model.weights", "start from this safetensors file", ""},
-      {"--batch", "train.batch", "samples a step", ""},
-      {"--epochs", "train.epochs", "passes over the training split", ""},
-      {"--steps", "train.steps", "end after this many steps instead of by epochs", ""},
-      {"--lr", "optimizer.lr", "highest learning rate", ""},
-      {"--seed", "train.seed", "every random number follows from this", ""},
+      {"--data", "data.name", "NAME", "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR", ""},
+      {"--model", "model.name", "NAME", "convnet, mlp, logistic, resnet18, resnet20, ...", ""},
+      {"--weights", "model.weights", "FILE", "start from these weights (safetensors)", ""},
+      {"--batch", "train.batch", "N", "samples a step", ""},
+      {"--epochs", "train.epochs", "N", "passes over the training split", ""},
+      {"--steps", "train.steps", "N", "end after this many steps instead of by epochs", ""},
+      {"--lr", "optimizer.lr", "RATE", "highest learning rate", ""},
+      {"--seed", "train.seed", "N", "every random number follows from this", ""},
   };
   std::vector<std::string> settings;
   std::string out;
@@ -177,13 +178,17 @@ int train_and_tell(const TrainFlags& flags) {
 Command add_train(CLI::App& parent) {
   auto flags = std::make_shared<TrainFlags>();
   CLI::App* app = parent.add_subcommand("train", "Train a model as a recipe says");
-  app->add_option("RECIPE", flags->recipe, "a TOML file; without one, convnet on fashion-mnist");
-  for (KeyFlag& flag : flags->keys) app->add_option(flag.flag, flag.value, flag.about);
+  app->add_option("RECIPE", flags->recipe, "a TOML file; without one, convnet on fashion-mnist")
+      ->type_name("");
+  for (KeyFlag& flag : flags->keys)
+    app->add_option(flag.flag, flag.value, flag.about)->type_name(flag.kind);
   app->add_option("--set", flags->settings, "any recipe key: --set optimizer.momentum=0.95")
-      ->allow_extra_args(false);
-  app->add_option("--out", flags->out, "the run's folder (default: runs/NAME-N)");
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  app->add_option("--out", flags->out, "the run's folder (default: runs/NAME-N)")->type_name("DIR");
   app->add_flag("--resume", flags->resume, "go on with the run in --out from its last checkpoint");
-  app->add_option("--stop-at-step", flags->stop_at_step, "stop there, with a checkpoint");
+  app->add_option("--stop-at-step", flags->stop_at_step, "stop there, with a checkpoint")
+      ->type_name("N");
   app->add_flag("--print-recipe", flags->print_recipe,
                 "print the whole recipe, every key with its meaning, and train nothing");
   app->add_flag("--json", flags->json, "print the result as one JSON object on stdout");

@@ -57,6 +57,16 @@ void fetch_package(const CatalogEntry& entry, const fs::path& folder, const Fetc
   fs::remove(file);
 }
 
+void check_digests(const CatalogEntry& entry) {
+  const fs::path folder = folder_with(entry, candidate_folders(entry));
+  for (const CatalogFile& file : entry.files) {
+    const fs::path path = *find_file(folder, file.name);
+    if (const std::string md5 = md5_of_contents(path); md5 != file.md5)
+      throw BadInput("{}: md5 {} (unpacked), expected {}; get it again with `{}`", path.string(),
+                     md5, file.md5, entry.how_to_get);
+  }
+}
+
 }  // namespace
 
 fs::path fetch(const FetchOptions& options) {
@@ -78,15 +88,11 @@ fs::path fetch(const FetchOptions& options) {
   return folder;
 }
 
-void check(const std::string& name) {
-  const CatalogEntry& entry = catalog_entry(name);
-  const fs::path folder = folder_with(entry, candidate_folders(entry));
-  for (const CatalogFile& file : entry.files) {
-    const fs::path path = *find_file(folder, file.name);
-    if (const std::string md5 = md5_of_contents(path); md5 != file.md5)
-      throw BadInput("{}: md5 {} (unpacked), expected {}; get it again with `{}`", path.string(),
-                     md5, file.md5, entry.how_to_get);
-  }
+Splits check(const SourceOptions& options) {
+  const std::vector<std::string> named = known_sources();
+  if (std::find(named.begin(), named.end(), options.name) != named.end())
+    check_digests(catalog_entry(options.name));
+  return load(options);
 }
 
 std::vector<SourceState> list() {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "data/source.h"
+
 namespace lockstep::data {
 
 /// Where a fetch has got to: "downloading", 12 MB of 139 MB.
@@ -27,9 +29,9 @@ struct FetchOptions {
 /// made again, and each appears only when whole. Returns the folder. Throws BadInput.
 std::filesystem::path fetch(const FetchOptions& options);
 
-/// Checks the digests of a data set's files where they are. Throws BadInput naming the first wrong
-/// one.
-void check(const std::string& name);
+/// Reads a whole data set, after comparing the files of a named one with their digests. Throws
+/// BadInput naming the first file that is wrong.
+Splits check(const SourceOptions& options);
 
 struct SourceState {
   std::string name;

@@ -5,6 +5,7 @@
 
 #include <csignal>
 
+#include "expect_error.h"
 #include "lockstep/error.h"
 #include "temporary_folder.h"
 

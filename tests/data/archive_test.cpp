@@ -3,9 +3,10 @@
 #include <map>
 
 #include "base/atomic_file.h"
-#include "data/temporary_folder.h"
 #include "data/written_archive.h"
 #include "data/written_files.h"
+#include "expect_error.h"
+#include "temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

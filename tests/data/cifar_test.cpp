@@ -1,7 +1,8 @@
 #include "data/cifar.h"
 
-#include "data/temporary_folder.h"
 #include "data/written_images.h"
+#include "expect_error.h"
+#include "temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

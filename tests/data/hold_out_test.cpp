@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "data/temporary_folder.h"
+#include "expect_error.h"
 
 namespace lockstep::data {
 namespace {

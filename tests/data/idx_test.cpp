@@ -1,7 +1,8 @@
 #include "data/idx.h"
 
-#include "data/temporary_folder.h"
 #include "data/written_files.h"
+#include "expect_error.h"
+#include "temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -6,8 +6,9 @@
 #include <cstring>
 
 #include "base/atomic_file.h"
-#include "data/temporary_folder.h"
 #include "data/written_images.h"
+#include "expect_error.h"
+#include "temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -3,10 +3,11 @@
 #include "base/atomic_file.h"
 #include "base/digest.h"
 #include "data/cifar.h"
-#include "data/temporary_folder.h"
 #include "data/written_archive.h"
 #include "data/written_files.h"
 #include "data/written_images.h"
+#include "expect_error.h"
+#include "temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 
-#include "data/temporary_folder.h"
+#include "expect_error.h"
+#include "scoped_variable.h"
+#include "temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

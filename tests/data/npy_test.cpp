@@ -4,8 +4,9 @@
 #include <limits>
 #include <numeric>
 
-#include "data/temporary_folder.h"
 #include "data/written_files.h"
+#include "expect_error.h"
+#include "temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "data/catalog.h"
-#include "data/temporary_folder.h"
 #include "data/written_files.h"
 #include "data/written_images.h"
+#include "expect_error.h"
+#include "scoped_variable.h"
+#include "temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -1,6 +1,6 @@
 #include "data/subprocess.h"
 
-#include "data/temporary_folder.h"
+#include "expect_error.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/atomic_file.h"
+#include "expect_error.h"
 #include "lockstep/error.h"
 #include "observe/progress.h"
 #include "temporary_folder.h"

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "expect_error.h"
 #include "lockstep/error.h"
-#include "temporary_folder.h"
 
 namespace lockstep::optim {
 namespace {

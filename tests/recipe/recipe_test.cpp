@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/atomic_file.h"
+#include "expect_error.h"
 #include "lockstep/error.h"
 #include "temporary_folder.h"
 

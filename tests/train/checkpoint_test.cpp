@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <csignal>
 
+#include "expect_error.h"
 #include "lockstep/error.h"
+#include "temporary_folder.h"
 #include "train/short_runs.h"
 
 namespace lockstep::train {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "expect_error.h"
 #include "lockstep/error.h"
 #include "temporary_folder.h"
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "expect_error.h"
 #include "lockstep/error.h"
+#include "temporary_folder.h"
 #include "train/short_runs.h"
 
 namespace lockstep::train {
