@@ -21,7 +21,7 @@ import torch
 from torch.nn import functional as F
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests/parity")]
+sys.path[:0] = [str(ROOT / "docs")]
 from networks import network
 
 WARM_UP = 10

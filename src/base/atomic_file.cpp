@@ -3,15 +3,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "lockstep/error.h"
 
 namespace lockstep {
+namespace {
+
+constexpr size_t kLongestText = size_t{1} << 30;
+
+}  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)), temporary_(fmt::format("{}.{}.part", path_.string(), getpid())) {
@@ -61,11 +66,16 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
 }
 
 std::string read_file(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) throw BadInput("{}: is a folder", path.string());
   std::ifstream file(path, std::ios::binary);
   if (!file) throw BadInput("{}: cannot be read: {}", path.string(), std::strerror(errno));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
+  std::string text;
+  std::array<char, 1 << 16> piece;
+  while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
+    text.append(piece.data(), static_cast<size_t>(file.gcount()));
+    if (text.size() > kLongestText) throw BadInput("{}: is longer than 1 GiB", path.string());
+  }
+  return text;
 }
 
 }  // namespace lockstep

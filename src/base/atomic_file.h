@@ -34,7 +34,7 @@ class AtomicFile {
 /// One whole text file at once.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// The whole file as text. Throws BadInput when it cannot be read.
+/// The whole file as text. Throws BadInput when it cannot be read or has no end in sight.
 std::string read_file(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -9,8 +9,10 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/settings.h"
 #include "data/fetch.h"
 #include "data/source.h"
+#include "recipe/recipe.h"
 
 namespace lockstep::cli {
 namespace {
@@ -23,7 +25,8 @@ int list_sources(bool json) {
                                            {"folder", source.folder.string()},
                                            {"about", source.about},
                                            {"how_to_get", source.how_to_get}};
-      fmt::print("{}\n", line.dump());
+      fmt::print("{}\n",
+                 line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     } else {
       fmt::print("{:<14} {}\n{:<14} {}\n", source.name, source.about, "",
                  source.present ? "here: " + source.folder.string()
@@ -75,11 +78,26 @@ int get_source(const std::string& name, const std::string& from) {
   return 0;
 }
 
-int check_source(const data::SourceOptions& options) {
-  const data::Splits splits = data::check(options);
-  fmt::print("{}: {} + {} samples of {}, {} classes; nothing is wrong with it\n", options.name,
+// Classes that cannot be learned, or cannot be judged.
+void print_empty_classes(const data::Dataset& dataset, const char* split) {
+  std::vector<int64_t> counts(static_cast<size_t>(dataset.classes()));
+  for (const int32_t label : dataset.labels) ++counts[static_cast<size_t>(label)];
+  for (size_t label = 0; label < counts.size(); ++label)
+    if (counts[label] == 0)
+      fmt::print("warning: class '{}' has no samples to {} with\n", dataset.class_names[label],
+                 split);
+}
+
+int check_source(const std::string& name, const std::vector<std::string>& settings) {
+  Recipe recipe;
+  recipe.data.source.name = name;
+  apply_settings(recipe, settings);
+  const data::Splits splits = data::check(recipe.data.source);
+  fmt::print("{}: {} + {} samples of {}, {} classes; every file is sound\n", name,
              format_count(splits.train.size()), format_count(splits.test.size()),
              data::to_string(splits.train.shape), splits.train.classes());
+  print_empty_classes(splits.train, "train");
+  print_empty_classes(splits.test, "test");
   return 0;
 }
 
@@ -114,19 +132,21 @@ std::vector<Command> add_data(CLI::App& parent) {
       "  lockstep data get cifar10\n"
       "  lockstep data get cifar10 --from cifar-10-binary.tar.gz");
 
-  auto checked = std::make_shared<data::SourceOptions>();
+  auto checked = std::make_shared<std::string>();
+  auto settings = std::make_shared<std::vector<std::string>>();
   CLI::App* check =
       app->add_subcommand("check", "Read a whole data set and say what is wrong with it");
-  check->add_option("NAME", checked->name, "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR")
+  check->add_option("NAME", *checked, "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR")
       ->required()
       ->type_name("");
-  check->add_option("--image-size", checked->image_size, "folder: scale and crop to this square")
-      ->type_name("N");
+  check->add_option("--set", *settings, "how to read it: --set data.image_size=32")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
   check->footer("Examples:\n  lockstep data check cifar10\n  lockstep data check npy:my-data");
 
   return {{list, [json] { return list_sources(*json); }},
           {get, [name, from] { return get_source(*name, *from); }},
-          {check, [checked] { return check_source(*checked); }}};
+          {check, [=] { return check_source(*checked, *settings); }}};
 }
 
 }  // namespace lockstep::cli

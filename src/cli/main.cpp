@@ -1,7 +1,10 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -48,13 +51,14 @@ void refuse_unknown_words(const CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Trains deep networks on many workers, in C++, on LibTorch.", "lockstep");
+  CLI::App app("Trains deep networks, in C++, on LibTorch.", "lockstep");
   app.set_version_flag("--version", LOCKSTEP_VERSION);
   app.footer(
       "Start with:  lockstep train recipes/fashion-convnet.toml\n"
       "More about a command:  lockstep COMMAND --help");
   std::vector<Command> commands = add_data(app);
   commands.insert(commands.begin(), add_train(app));
+  app.require_subcommand(0, 1);
   app.allow_extras();
   for (const Command& command : commands) command.app->allow_extras();
 
@@ -73,24 +77,47 @@ int run(int argc, char** argv) {
   }
   for (const CLI::App* group : app.get_subcommands()) {
     refuse_unknown_words(*group);
-    fmt::print(stderr, "{}", group->help());
+    fmt::print(stderr, "{}", group->help(full_name(*group)));
     return kBadInput;
   }
   fmt::print(stderr, "{}", app.help());
   return kBadInput;
 }
 
+// A descriptor that is closed would be given to the next file opened, which then gets our messages.
+void open_standard_descriptors() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor)
+    if (fcntl(descriptor, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDWR));
+}
+
+// fmt::print throws where the terminal is gone; this must not.
+void complain(std::string message) {
+  message.resize(std::min(message.size(), message.find('\n')));  // LibTorch adds a stack trace
+  std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
+}
+
+int run_and_report(int argc, char** argv) {
+  open_standard_descriptors();
+  try {
+    const int code = run(argc, argv);
+    if (std::fflush(stdout) == 0) return code;
+    complain("stdout cannot be written");
+    return 1;
+  } catch (const Error& error) {
+    complain(error.what());
+    return error.exit_code();
+  } catch (const std::filesystem::filesystem_error& error) {
+    complain(fmt::format("{}: {}", error.path1().string(), error.code().message()));
+    return kBadInput;
+  } catch (const std::exception& error) {
+    complain(fmt::format("unexpected error: {}", error.what()));
+    return 1;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::cli
 
 int main(int argc, char** argv) {
-  try {
-    return lockstep::cli::run(argc, argv);
-  } catch (const lockstep::Error& error) {
-    fmt::print(stderr, "lockstep: {}\n", error.what());
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "lockstep: unexpected error: {}\n", error.what());
-    return 1;
-  }
+  return lockstep::cli::run_and_report(argc, argv);
 }

@@ -12,6 +12,7 @@
 
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/settings.h"
 #include "lockstep/error.h"
 #include "observe/events.h"
 #include "observe/progress.h"
@@ -42,6 +43,7 @@ void stop_on_signals() {
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a viewer that went away is no reason to stop training
 }
 
 // A flag that is short for a recipe key.
@@ -50,127 +52,160 @@ struct KeyFlag {
   std::string key;
   std::string kind;
   std::string about;
-  std::string value;
+  std::optional<std::string> value;
 };
 
 struct TrainFlags {
-  std::string recipe;
+  std::optional<std::string> recipe;
   std::vector<KeyFlag> keys = {
-      {"--data", "data.name", "NAME", "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR", ""},
-      {"--model", "model.name", "NAME", "convnet, mlp, logistic, resnet18, resnet20, ...", ""},
-      {"--weights", "model.weights", "FILE", "start from these weights (safetensors)", ""},
-      {"--batch", "train.batch", "N", "samples a step", ""},
-      {"--epochs", "train.epochs", "N", "passes over the training split", ""},
-      {"--steps", "train.steps", "N", "end after this many steps instead of by epochs", ""},
-      {"--lr", "optimizer.lr", "RATE", "highest learning rate", ""},
-      {"--seed", "train.seed", "N", "every random number follows from this", ""},
+      {"--data", "data.name", "NAME", "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR", {}},
+      {"--model", "model.name", "NAME", "convnet, mlp, logistic, resnet18, resnet20, ...", {}},
+      {"--weights", "model.weights", "FILE", "start from these weights (safetensors)", {}},
+      {"--batch", "train.batch", "N", "samples a step", {}},
+      {"--epochs", "train.epochs", "N", "passes over the training split", {}},
+      {"--steps", "train.steps", "N", "end after this many steps instead of by epochs", {}},
+      {"--lr", "optimizer.lr", "RATE", "highest learning rate", {}},
+      {"--seed", "train.seed", "N", "every random number follows from this", {}},
   };
   std::vector<std::string> settings;
-  std::string out;
+  std::optional<std::string> out;
   bool resume = false;
   bool json = false;
   bool print_recipe = false;
   std::optional<int64_t> stop_at_step;
 };
 
-void apply(Recipe& recipe, const std::string& origin, std::string_view key,
+void apply(Recipe& recipe, const std::string& as_typed, std::string_view key,
            std::string_view value) {
   try {
     set(recipe, key, value);
-    validate(recipe);
   } catch (const BadInput& error) {
-    throw BadInput("{} {}: {}", origin, value, error.what());
+    throw BadInput("{}: {}", as_typed, error.what());
   }
 }
 
 void apply_flags(Recipe& recipe, const TrainFlags& flags) {
-  for (const KeyFlag& flag : flags.keys)
-    if (!flag.value.empty()) apply(recipe, flag.flag, flag.key, flag.value);
-  for (const std::string& setting : flags.settings) {
-    const size_t equals = setting.find('=');
-    if (equals == std::string::npos)
-      throw BadInput("--set {}: expected KEY=VALUE, such as optimizer.lr=0.1", setting);
-    apply(recipe, "--set", setting.substr(0, equals), setting.substr(equals + 1));
+  for (const KeyFlag& flag : flags.keys) {
+    if (!flag.value) continue;
+    apply(recipe, fmt::format("{} {}", flag.flag, *flag.value), flag.key, *flag.value);
+    if (flag.flag == "--epochs") recipe.train.steps = 0;  // or the recipe's steps would still win
   }
+  apply_settings(recipe, flags.settings);
+}
+
+// So that a run can be resumed from anywhere.
+void make_paths_absolute(Recipe& recipe) {
+  for (const std::string prefix : {"npy:", "folder:"})
+    if (std::string& name = recipe.data.source.name; name.starts_with(prefix))
+      name = prefix + fs::absolute(name.substr(prefix.size())).lexically_normal().string();
+  if (!recipe.model.weights.empty())
+    recipe.model.weights = fs::absolute(recipe.model.weights).lexically_normal().string();
 }
 
 Recipe recipe_from(const TrainFlags& flags, Recipe base) {
-  Recipe recipe = flags.recipe.empty() ? std::move(base) : read_recipe(flags.recipe);
+  Recipe recipe = flags.recipe ? read_recipe(*flags.recipe) : std::move(base);
   apply_flags(recipe, flags);
+  make_paths_absolute(recipe);
   validate(recipe);
   return recipe;
 }
 
-// A recipe and the folder it is to run in; the folder is made once the recipe has proved sound.
-struct Job {
-  Recipe recipe;
-  fs::path folder;
-};
-
-Job new_job(const TrainFlags& flags) {
-  const Recipe recipe = recipe_from(flags, {});
-  if (!flags.out.empty()) return {recipe, flags.out};
+// What runs without --out are called: the recipe's name, or what they train on what.
+std::string run_name(const TrainFlags& flags, const Recipe& recipe) {
+  if (flags.recipe) return fs::path(*flags.recipe).stem().string();
   const std::string data = fs::path(recipe.data.source.name).filename().string();
-  const std::string name = flags.recipe.empty() ? fmt::format("{}-{}", data, recipe.model.name)
-                                                : fs::path(flags.recipe).stem().string();
-  return {recipe, train::next_run_folder("runs", name)};
+  return fmt::format("{}-{}", data, recipe.model.name);
 }
 
-Job job_to_resume(const TrainFlags& flags) {
-  if (flags.out.empty()) throw BadInput("--resume: say which run with --out DIR");
-  const Recipe used = read_recipe(train::RunFolder::open(flags.out).recipe());
+fs::path folder_to_resume(const TrainFlags& flags) {
+  if (!flags.out) throw BadInput("--resume: say which run with --out DIR");
+  return *flags.out;
+}
+
+Recipe recipe_to_resume(const TrainFlags& flags) {
+  const fs::path out = folder_to_resume(flags);
+  const Recipe used = read_recipe(train::RunFolder::open(out).recipe());
   const Recipe asked = recipe_from(flags, used);
   if (const auto different = differences(asked, used); !different.empty())
     throw BadInput(
         "--resume --out {}: the recipe differs from the one this run began with: {}; "
         "resume without changes, or start a new run",
-        flags.out, fmt::join(different, "; "));
-  return {used, flags.out};
+        out.string(), fmt::join(different, "; "));
+  return used;
 }
 
-std::string shares(const Json& spans) {
-  double total = 0;
-  for (const auto& [name, seconds] : spans.items()) total += seconds.get<double>();
+train::RunFolder open_folder(const TrainFlags& flags, const Recipe& recipe) {
+  if (flags.resume) return train::RunFolder::open(folder_to_resume(flags));
+  return train::RunFolder::create(
+      flags.out ? fs::path(*flags.out) : train::claim_run_folder("runs", run_name(flags, recipe)),
+      recipe);
+}
+
+// "forward 41.2 %, backward 40.0 %, evaluation 12.9 %, other 5.9 %": of all seconds.
+std::string shares(const Json& end) {
+  const auto total = end["seconds"].get<double>();
+  Json pieces = end["spans"];
+  pieces["evaluation"] = end["evaluation_seconds"];
+  pieces["checkpoint"] = end["checkpoint_seconds"];
+  double other = total;
+  for (const auto& [name, seconds] : pieces.items()) other -= seconds.get<double>();
+  pieces["other"] = other;
   std::vector<std::string> parts;
-  for (const auto& [name, seconds] : spans.items())
+  for (const auto& [name, seconds] : pieces.items())
     if (const double share = 100 * seconds.get<double>() / total; share >= 0.05)
       parts.push_back(fmt::format("{} {:.1f} %", name, share));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void print_summary(const Json& end, const fs::path& run) {
+void print_summary(const Json& end) {
   fmt::print("test accuracy  {:.2f} %\n", 100 * end["test_accuracy"].get<double>());
   fmt::print("speed          {} samples/s\n",
              format_count(end["samples_per_second"].get<int64_t>()));
-  fmt::print("time           {} ({})\n", format_duration(end["seconds"]), shares(end["spans"]));
+  fmt::print("time           {}: {}\n", format_duration(end["seconds"]), shares(end));
   fmt::print("model sha256   {}\n", end["model_sha256"].get<std::string>());
-  fmt::print("files          {}\n", run.string());
+  fmt::print("files          {}\n", end["out"].get<std::string>());
 }
 
-int train_and_tell(const TrainFlags& flags) {
-  const Job job = flags.resume ? job_to_resume(flags) : new_job(flags);
-  if (flags.print_recipe) {
-    fmt::print("{}", to_toml(job.recipe));
-    return 0;
-  }
-  train::Trainer trainer(job.recipe);
-  const train::RunFolder run = flags.resume ? train::RunFolder::open(job.folder)
-                                            : train::RunFolder::create(job.folder, job.recipe);
-  observe::EventLog events(run.events());
-  observe::Progress progress(stderr);
-  events.listen([&](const Json& event) { progress.show(event); });
-  stop_on_signals();
-  train::Trainer::Limits limits{.stop = &stop_asked};
-  if (flags.stop_at_step) limits.stop_at_step = *flags.stop_at_step;
-  const Json last = trainer.run(run, events, limits);
+// The result of a run that has nothing left to do, or nothing.
+std::optional<Json> finished_run(const fs::path& out) {
+  if (!fs::exists(out / "events.jsonl")) return std::nullopt;
+  const std::vector<Json> events = observe::read_events(out / "events.jsonl");
+  if (events.empty() || events.back()["event"] != "end") return std::nullopt;
+  std::fputs(fmt::format("{} is finished\n", out.string()).c_str(), stderr);
+  return events.back();
+}
+
+int show_result(const Json& last, const TrainFlags& flags) {
   const bool finished = last["event"] == "end";
   if (flags.json)
     fmt::print("{}\n", last.dump());
   else if (finished)
-    print_summary(last, run.path());
-  if (!finished)
-    fmt::print(stderr, "go on with:  lockstep train --resume --out {}\n", run.path().string());
+    print_summary(last);
+  if (finished) return 0;
+  std::fputs(
+      fmt::format("go on with:  lockstep train --resume --out {}\n", last["out"].get<std::string>())
+          .c_str(),
+      stderr);
   return stop_signal == 0 ? 0 : 128 + stop_signal;
+}
+
+int train_and_tell(const TrainFlags& flags) {
+  const Recipe recipe = flags.resume ? recipe_to_resume(flags) : recipe_from(flags, {});
+  if (flags.print_recipe) {
+    fmt::print("{}", to_toml(recipe));
+    return 0;
+  }
+  if (flags.resume)
+    if (const auto end = finished_run(*flags.out)) return show_result(*end, flags);
+  stop_on_signals();
+  train::Trainer trainer(recipe);
+  const train::RunFolder folder = open_folder(flags, recipe);
+  observe::EventLog events(folder.events());
+  observe::Progress progress(stderr);
+  events.listen([&](const Json& event) { progress.show(event); });
+  train::Trainer::Limits limits{.stop = &stop_asked};
+  if (flags.stop_at_step) limits.stop_at_step = *flags.stop_at_step;
+  return show_result(trainer.run(folder, events, limits), flags);
 }
 
 }  // namespace
@@ -185,7 +220,10 @@ Command add_train(CLI::App& parent) {
   app->add_option("--set", flags->settings, "any recipe key: --set optimizer.momentum=0.95")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  app->add_option("--out", flags->out, "the run's folder (default: runs/NAME-N)")->type_name("DIR");
+  app->add_option(
+         "--out", flags->out,
+         "the run's folder (default: runs/NAME-N, where NAME is the recipe's, else DATA-MODEL)")
+      ->type_name("DIR");
   app->add_flag("--resume", flags->resume, "go on with the run in --out from its last checkpoint");
   app->add_option("--stop-at-step", flags->stop_at_step, "stop there, with a checkpoint")
       ->type_name("N");

@@ -54,6 +54,7 @@ std::vector<std::byte> read_entry(archive* reader, const fs::path& path, const s
 }  // namespace
 
 void visit_archive(const fs::path& path, const Visit& visit) {
+  if (!fs::is_regular_file(path)) throw BadInput("{}: is not a file or folder", path.string());
   const std::unique_ptr<archive, FreeArchive> reader(archive_read_new());
   archive_read_support_filter_gzip(reader.get());
   archive_read_support_format_tar(reader.get());

@@ -86,14 +86,19 @@ const CatalogEntry& catalog_entry(const std::string& name) {
 }
 
 std::vector<fs::path> candidate_folders(const CatalogEntry& entry) {
-  // The last two are where a distribution's packages put data sets.
-  return {data_home() / entry.name, fs::path("/usr/local/share/datasets") / entry.name,
-          fs::path("/usr/share/datasets") / entry.name};
+  std::vector<fs::path> folders;
+  if (const auto home = find_data_home()) folders.push_back(*home / entry.name);
+  // Where a distribution's packages put data sets.
+  folders.push_back(fs::path("/usr/local/share/datasets") / entry.name);
+  folders.push_back(fs::path("/usr/share/datasets") / entry.name);
+  return folders;
 }
 
 std::optional<fs::path> find_file(const fs::path& folder, const std::string& name) {
   for (const char* ending : {"", ".gz"})
-    if (const fs::path path = folder / (name + ending); fs::is_regular_file(path)) return path;
+    // A folder that may not be looked into has not got it.
+    if (std::error_code ignored; fs::is_regular_file(folder / (name + ending), ignored))
+      return folder / (name + ending);
   return std::nullopt;
 }
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-/// Where a fetch has got to: "downloading", 12 MB of 139 MB.
+/// Where a fetch has got to: "downloading", 12 MB of 139 MB. Without a total, only what it does.
 struct FetchProgress {
   std::string doing;
   int64_t done = 0;

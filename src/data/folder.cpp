@@ -28,13 +28,19 @@ struct Listing {
   std::vector<LabelledImage> images;  // not decoded yet
 };
 
-// Sorted, so that the order does not depend on the file system. Hidden ones are left out.
+// What archives and file managers leave behind.
+bool is_litter(const std::string& name) {
+  return name.starts_with('.') || name == "__MACOSX";
+}
+
+// Sorted, so that the order does not depend on the file system.
 template <typename Wanted>
 std::vector<fs::path> sorted_entries(const fs::path& folder, Wanted wanted) {
   std::error_code failure;
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(folder, failure))
-    if (entry.path().filename().string()[0] != '.' && wanted(entry)) found.push_back(entry.path());
+    if (!is_litter(entry.path().filename().string()) && wanted(entry))
+      found.push_back(entry.path());
   if (failure) throw BadInput("{}: cannot be read: {}", folder.string(), failure.message());
   std::sort(found.begin(), found.end());
   return found;
@@ -139,9 +145,10 @@ Splits load_folder(const fs::path& folder, const SourceOptions& options) {
     throw BadInput("data.image_size {}: expected 0 (as they are) to {}", options.image_size,
                    kLargestSide);
   const fs::path held = fs::is_directory(folder / "test") ? folder / "test" : folder / "val";
-  const bool has_test = fs::is_directory(folder / "train") && fs::is_directory(held);
+  const bool has_train = fs::is_directory(folder / "train");
+  const bool has_test = has_train && fs::is_directory(held);
 
-  Listing train = list_images(has_test ? folder / "train" : folder);
+  Listing train = list_images(has_train ? folder / "train" : folder);
   decode(train.images, options.image_size);
   require_one_size(train.images.front(), train.images);
   const int64_t channels = all_grey(train.images) ? 1 : 3;

@@ -70,8 +70,7 @@ Intake::Intake(const CatalogEntry& entry, const fs::path& folder, const Progress
 }
 
 void Intake::report(const std::string& doing) const {
-  const auto total = static_cast<int64_t>(entry_.files.size());
-  if (progress_) progress_({doing, total - static_cast<int64_t>(missing_.size()), total});
+  if (progress_) progress_({doing, 0, 0});
 }
 
 void Intake::visit_all(const fs::path& from, const Visit& visit) const {

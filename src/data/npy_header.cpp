@@ -151,6 +151,12 @@ int64_t item_bytes(const std::string& type, const std::string& file) {
   const std::string digits = type.substr(std::min<size_t>(1, type.size()));
   const char* end = digits.data() + digits.size();
   const auto [stop, failure] = std::from_chars(digits.data(), end, bytes);
+  const bool is_text = type.starts_with('U') || type.starts_with('S');
+  if (is_text)
+    throw BadInput(
+        "{}: dtype '{}' is text: expected numbers; number classes with "
+        "np.unique(y, return_inverse=True)[1]",
+        file, type);
   if (failure != std::errc() || stop != end || bytes < 1 || bytes > 16)
     throw BadInput(
         "{}: dtype '{}': expected numbers; save x.astype('float32') or "

@@ -21,9 +21,11 @@ constexpr std::string_view kFolder = "folder:";
 
 fs::path folder_after(std::string_view prefix, const std::string& name) {
   fs::path folder = name.substr(prefix.size());
+  if (folder.empty()) throw BadInput("data '{}': say which folder, as in {}DIR", name, prefix);
+  if (!fs::exists(folder))
+    throw BadInput("data '{}': there is no folder {}", name, fs::absolute(folder).string());
   if (!fs::is_directory(folder))
-    throw BadInput("data '{}': '{}' is not a folder; expected {}DIR", name, folder.string(),
-                   prefix);
+    throw BadInput("data '{}': {} is a file; give the folder it is in", name, folder.string());
   return folder;
 }
 
@@ -58,6 +60,9 @@ Splits load_without_digest(const SourceOptions& options) {
     const fs::path folder = folder_with(entry, candidate_folders(entry));
     return name == "cifar10" ? load_cifar(entry, folder) : load_idx(entry, folder);
   }
+  if (fs::is_directory(name))
+    throw BadInput("data '{}': is a folder; say what is in it: npy:{} or folder:{}", name, name,
+                   name);
   throw BadInput(
       "data '{}': unknown{}; expected fashion-mnist, mnist, cifar10, npy:DIR or "
       "folder:DIR",
@@ -78,7 +83,7 @@ std::vector<std::string> known_sources() {
   return names;
 }
 
-fs::path data_home() {
+std::optional<fs::path> find_data_home() {
   const auto variable = [](const char* name) -> std::string {
     const char* value = std::getenv(name);
     return value == nullptr ? "" : value;
@@ -88,6 +93,11 @@ fs::path data_home() {
     return fs::path(home) / "lockstep";
   if (const std::string home = variable("HOME"); !home.empty())
     return fs::path(home) / ".local/share/lockstep";
+  return std::nullopt;
+}
+
+fs::path data_home() {
+  if (auto home = find_data_home()) return *home;
   throw BadInput(
       "neither LOCKSTEP_DATA, XDG_DATA_HOME nor HOME is set: set LOCKSTEP_DATA to the "
       "folder for data sets");

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,10 @@ Splits load(const SourceOptions& options);
 std::vector<std::string> known_sources();
 
 /// Where fetched data sets are kept: $LOCKSTEP_DATA, else $XDG_DATA_HOME/lockstep, else
-/// ~/.local/share/lockstep.
+/// ~/.local/share/lockstep; nothing where the environment has none of these.
+std::optional<std::filesystem::path> find_data_home();
+
+/// The same, but throws BadInput.
 std::filesystem::path data_home();
 
 }  // namespace lockstep::data

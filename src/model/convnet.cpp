@@ -47,15 +47,20 @@ void require_image(const ModelOptions& options, int64_t smallest) {
   const auto& input = options.input;
   if (input.size() != 3)
     throw BadInput(
-        "model.name '{}': needs images (channels x height x width), but a sample is {}; "
-        "use mlp or logistic, which take any shape",
-        options.name, fmt::join(input, " x "));
-  if (input[1] < smallest || input[2] < smallest)
-    throw BadInput(
-        "model.name '{}': needs images of at least {} x {} pixels, but a sample is {} "
-        "(channels x height x width; if the last dimension is the channels, set data.layout = "
-        "\"channels_last\")",
-        options.name, smallest, smallest, fmt::join(input, " x "));
+        "model.name '{}': needs images (channels x height x width), but a sample is {}; {}",
+        options.name, fmt::join(input, " x "),
+        input.size() == 2 ? "grey images want a channel, x[:, None]; other data a model that takes "
+                            "any shape, mlp or logistic"
+                          : "mlp and logistic take any shape");
+  if (input[1] >= smallest && input[2] >= smallest) return;
+  const bool channels_may_be_last = input[2] <= 4 && input[0] >= smallest;
+  throw BadInput(
+      "model.name '{}': needs images of at least {} x {} pixels, but a sample is {} "
+      "(channels x height x width){}",
+      options.name, smallest, smallest, fmt::join(input, " x "),
+      channels_may_be_last ? "; where the channels come last, set data.layout = "
+                             "\"channels_last\""
+                           : "");
 }
 
 std::shared_ptr<Model> make_convnet(const ModelOptions& options) {

@@ -15,6 +15,10 @@
 namespace lockstep::model {
 namespace {
 
+// BatchNorm needs more than one value per channel, also for a batch of one: 2 x 2 at the end.
+constexpr int64_t kSmallestForTwoHalvings = 5;
+constexpr int64_t kSmallestForThreeHalvings = 9;
+
 enum class Shortcut { zero_pad, projection };
 
 torch::nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
@@ -113,7 +117,7 @@ class ResNet final : public Model {
 }  // namespace
 
 std::shared_ptr<Model> make_cifar_resnet(int64_t depth, const ModelOptions& options) {
-  require_image(options, 8);
+  require_image(options, kSmallestForTwoHalvings);
   const int64_t blocks = (depth - 2) / 6;
   return std::make_shared<ResNet>(options,
                                   std::vector<GroupPlan>{{16, blocks}, {32, blocks}, {64, blocks}},
@@ -121,7 +125,7 @@ std::shared_ptr<Model> make_cifar_resnet(int64_t depth, const ModelOptions& opti
 }
 
 std::shared_ptr<Model> make_resnet18(const ModelOptions& options) {
-  require_image(options, 8);
+  require_image(options, kSmallestForThreeHalvings);
   return std::make_shared<ResNet>(
       options, std::vector<GroupPlan>{{64, 2}, {128, 2}, {256, 2}, {512, 2}}, Shortcut::projection);
 }

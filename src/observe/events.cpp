@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/atomic_file.h"
@@ -54,9 +55,14 @@ void EventLog::listen(std::function<void(const Json&)> listener) {
 void EventLog::write(Json event) {
   event["time"] = now();
   const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (::write(descriptor_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    throw BadInput("{}: cannot be written: {}; free some space and continue with --resume",
-                   path_.string(), std::strerror(errno));
+  for (std::string_view rest = line; !rest.empty();) {
+    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0)
+      throw BadInput("{}: cannot be written: {}; free some space and continue with --resume",
+                     path_.string(), std::strerror(errno));
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
   for (const auto& listener : listeners_) listener(event);
 }
 

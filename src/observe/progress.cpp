@@ -4,6 +4,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "base/units.h"
 
 namespace lockstep::observe {
@@ -26,20 +30,23 @@ void Progress::show(const Json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "step") return show_step(event);
   if (kind == "start")
-    print(fmt::format("{} on {}: {} samples, batch {}, {} parameters", event.value("model", ""),
-                      event.value("data", ""), format_count(event.value("train_samples", 0)),
-                      event.value("batch", 0), format_count(event.value("parameters", 0))));
+    print(fmt::format("{} on {}: {} + {} samples, batch {}, {} parameters; {}",
+                      event.value("model", ""), event.value("data", ""),
+                      format_count(event.value("train_samples", 0)),
+                      format_count(event.value("test_samples", 0)), event.value("batch", 0),
+                      format_count(event.value("parameters", 0)), event.value("out", "")));
   if (kind == "resume")
     print(fmt::format("resuming at step {} from {}", format_count(event.value("step", 0)),
                       event.value("checkpoint", "")));
+  if (kind == "evaluate" && style_ == Style::live) redraw("evaluating");
   if (kind == "epoch")
-    print(fmt::format("epoch {}: train loss {:.4f}, test loss {:.4f}, test accuracy {:.2f} %",
-                      event.value("epoch", 0), event.value("train_loss", 0.0),
-                      event.value("test_loss", 0.0), 100 * event.value("test_accuracy", 0.0)));
+    print(fmt::format(
+        "after epoch {:g}: train loss {:.4f}, test loss {:.4f}, test accuracy {:.2f} %",
+        std::round(100 * event.value("epoch", 0.0)) / 100, event.value("train_loss", 0.0),
+        event.value("test_loss", 0.0), 100 * event.value("test_accuracy", 0.0)));
   if (kind == "warning") print("warning: " + event.value("message", ""));
   if (kind == "stopped")
-    print(fmt::format("stopped at step {}; continue with --resume",
-                      format_count(event.value("step", 0))));
+    print(fmt::format("stopped at step {}", format_count(event.value("step", 0))));
 }
 
 void Progress::show_step(const Json& event) {
@@ -47,28 +54,53 @@ void Progress::show_step(const Json& event) {
   if (anything_shown_ && since_shown_.seconds() < pause) return;
   anything_shown_ = true;
   since_shown_.restart();
-  std::string line = describe_step(event);
-  if (style_ == Style::plain) return print(line);
-  line.resize(std::min(line.size(), terminal_width(out_) - 1));
-  fmt::print(out_, "\r\033[K{}", line);
-  std::fflush(out_);
+  if (style_ == Style::plain) return print(describe_step(event, std::string::npos));
+  redraw(describe_step(event, terminal_width(out_) - 1));
+}
+
+void Progress::redraw(const std::string& line) {
+  put("\r\033[K" + line);
   line_open_ = true;
 }
 
 void Progress::print(const std::string& line) {
-  fmt::print(out_, "{}{}\n", line_open_ ? "\r\033[K" : "", line);
-  std::fflush(out_);
+  put(fmt::format("{}{}\n", line_open_ ? "\r\033[K" : "", line));
   line_open_ = false;
 }
 
-std::string describe_step(const Json& event) {
-  return fmt::format(
-      "epoch {}/{}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  lr {:.4g}  {} samples/s  {} left",
-      event.value("epoch", 0), event.value("epochs", 0), format_count(event.value("step", 0)),
-      format_count(event.value("steps", 0)), event.value("loss", 0.0),
-      100 * event.value("accuracy", 0.0), event.value("lr", 0.0),
-      format_count(static_cast<int64_t>(event.value("samples_per_second", 0.0))),
-      format_duration(event.value("seconds_left", 0.0)));
+// A terminal that went away is no reason to stop training.
+void Progress::put(const std::string& text) {
+  std::fputs(text.c_str(), out_);
+  std::fflush(out_);
+}
+
+std::string describe_step(const Json& event, size_t width) {
+  // In the order to show them, with what to leave out first on a narrow terminal.
+  struct Field {
+    std::string text;
+    int leave_out;
+  };
+  std::vector<Field> fields = {
+      {fmt::format("epoch {}/{}", event.value("epoch", 0), event.value("epochs", 0)), 4},
+      {fmt::format("step {}/{}", format_count(event.value("step", 0)),
+                   format_count(event.value("steps", 0))),
+       5},
+      {fmt::format("loss {:.4f}", event.value("loss", 0.0)), 7},
+      {fmt::format("accuracy {:.1f} %", 100 * event.value("accuracy", 0.0)), 3},
+      {fmt::format("lr {:.4g}", event.value("lr", 0.0)), 1},
+      {fmt::format("{} samples/s",
+                   format_count(static_cast<int64_t>(event.value("samples_per_second", 0.0)))),
+       2},
+      {fmt::format("{} left", format_duration(event.value("seconds_left", 0.0))), 6}};
+  const auto join = [&] {
+    std::string line;
+    for (const Field& field : fields) line += (line.empty() ? "" : "  ") + field.text;
+    return line;
+  };
+  const auto first_to_go = [](const Field& a, const Field& b) { return a.leave_out < b.leave_out; };
+  while (fields.size() > 1 && join().size() > width)
+    fields.erase(std::min_element(fields.begin(), fields.end(), first_to_go));
+  return join();
 }
 
 }  // namespace lockstep::observe

@@ -23,7 +23,9 @@ class Progress {
   enum class Style { live, plain };
 
   void show_step(const Json& event);
+  void redraw(const std::string& line);
   void print(const std::string& line);
+  void put(const std::string& text);
 
   std::FILE* out_;
   Style style_;
@@ -32,8 +34,8 @@ class Progress {
   bool line_open_ = false;
 };
 
-/// "epoch 2/12  step 512/5,625  loss 0.2130  accuracy 93.1 %  lr 0.0500  5,120 samples/s  0:42
-/// left"
-std::string describe_step(const Json& event);
+/// "epoch 2/12  step 512/5,625  loss 0.2130  accuracy 93.1 %  lr 0.05  5,120 samples/s  0:42 left",
+/// without the less telling fields where it would be longer than `width`.
+std::string describe_step(const Json& event, size_t width);
 
 }  // namespace lockstep::observe

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
+
 namespace lockstep {
 namespace {
 
-constexpr double kMany = 1e15;  // whole numbers beyond this lose digits as a double
-constexpr double kLargestSeed = 9007199254740992;
+constexpr double kMany = 1e12;
+constexpr double kLargestSeed = 9007199254740992;  // the range is kept as a double, exact to here
+constexpr Key::Role kResult = Key::Role::result;
 
 std::string text(bool value) {
   return value ? "true" : "false";
@@ -15,13 +18,13 @@ std::string text(bool value) {
 std::string text(int64_t value) {
   return std::to_string(value);
 }
+// JSON's escapes are TOML's too, but for one character.
 std::string text(const std::string& value) {
-  std::string quoted = "\"";
-  for (const char c : value) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + '"';
+  std::string quoted;
+  for (const char c :
+       nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+    quoted += c == '\x7f' ? std::string("\\u007f") : std::string(1, c);
+  return quoted;
 }
 std::string text(data::Layout value) {
   return text(layout_names()[static_cast<size_t>(value)]);
@@ -54,7 +57,7 @@ std::vector<Key> keys(Recipe& r) {
   return {
       {"data.name", &r.data.source.name, "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR"},
       {"data.test_fraction", &r.data.source.test_fraction,
-       "share held out as the test split where the source has none", 0.0, 0.9},
+       "share held out as the test split where the source has none", 0.001, 0.9},
       {"data.hold_out_seed", &r.data.source.hold_out_seed, "chooses the held-out samples", 0,
        kLargestSeed},
       {"data.layout", &r.data.source.layout,
@@ -75,28 +78,35 @@ std::vector<Key> keys(Recipe& r) {
        "start from this safetensors file instead of random weights"},
 
       {"train.batch", &r.train.batch, "samples a step", 1, kMany},
-      {"train.epochs", &r.train.epochs, "passes over the training split", 1, kMany},
+      {"train.epochs", &r.train.epochs, "passes over the training split", 1, 1e6},
       {"train.steps", &r.train.steps, "end after this many steps instead; 0 goes by epochs", 0,
        kMany},
       {"train.seed", &r.train.seed, "every random number follows from this", 0, kLargestSeed},
-      {"train.threads", &r.train.threads, "intra-op threads of a worker; part of the result", 1,
-       1024},
+      {"train.threads", &r.train.threads,
+       "threads a worker computes with; another number rounds differently", 1, 256},
       {"train.label_smoothing", &r.train.label_smoothing, "share of the target spread evenly", 0,
        0.999},
       {"train.drop_last", &r.train.drop_last, "drop an epoch's last batch when it is smaller"},
 
-      {"optimizer.name", &r.optimizer.name, "sgd or adamw"},
+      {"optimizer.name", &r.optimizer.name, "sgd or adamw", 0, 0, kResult,
+       optim::optimizer_names()},
       {"optimizer.lr", &r.optimizer.lr, "the schedule's highest learning rate", 0, 1e6},
-      {"optimizer.weight_decay", &r.optimizer.weight_decay, "pull towards zero", 0, 1e6},
+      {"optimizer.weight_decay", &r.optimizer.weight_decay,
+       "how strongly weights are pulled towards zero", 0, 1e6},
       {"optimizer.decay_bias_and_norm", &r.optimizer.decay_bias_and_norm,
        "whether biases and BatchNorm decay too"},
-      {"optimizer.momentum", &r.optimizer.momentum, "sgd", 0, 0.999999},
+      {"optimizer.momentum", &r.optimizer.momentum, "sgd: how much of the last direction is kept",
+       0, 0.999999},
       {"optimizer.nesterov", &r.optimizer.nesterov, "sgd: look ahead along the momentum"},
-      {"optimizer.beta1", &r.optimizer.beta1, "adamw", 0, 0.999999},
-      {"optimizer.beta2", &r.optimizer.beta2, "adamw", 0, 0.999999},
-      {"optimizer.epsilon", &r.optimizer.epsilon, "adamw", 1e-30, 1},
+      {"optimizer.beta1", &r.optimizer.beta1, "adamw: how slowly the mean gradient moves", 0,
+       0.999999},
+      {"optimizer.beta2", &r.optimizer.beta2, "adamw: how slowly the mean squared gradient moves",
+       0, 0.999999},
+      {"optimizer.epsilon", &r.optimizer.epsilon, "adamw: keeps the division from blowing up",
+       1e-30, 1},
 
-      {"schedule.name", &r.schedule.name, "constant, step, cosine or one_cycle"},
+      {"schedule.name", &r.schedule.name, "constant, step, cosine or one_cycle", 0, 0, kResult,
+       optim::schedule_names()},
       {"schedule.warmup_epochs", &r.schedule.warmup_epochs,
        "rise in a straight line over this many epochs (not one_cycle)", 0, kMany},
       {"schedule.milestones", &r.schedule.milestones, "step: epochs at which the rate drops", 0,

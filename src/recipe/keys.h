@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -20,16 +19,19 @@ struct Key {
   std::string_view name;
   KeyTarget target;
   std::string_view meaning;
+  /// The range of a number.
   double least = 0;
-  double most = std::numeric_limits<double>::infinity();
+  double most = 0;
   /// Keys that only say how a run is watched, not what comes out of it.
   enum class Role { result, record } role = Role::result;
+  /// The texts it may be; empty: any.
+  std::vector<std::string> choices = {};
 };
 
 /// Every key, section by section, bound to `recipe`.
 std::vector<Key> keys(Recipe& recipe);
 
-/// "channels_first", ...; in the order of data::Layout.
+/// "channels_first", "channels_last": in the order of data::Layout.
 const std::vector<std::string>& layout_names();
 
 /// The value as TOML: 0.1, "sgd", [80.0, 120.0].

@@ -59,6 +59,9 @@ void set(Recipe& recipe, std::string_view key, std::string_view value);
 /// Throws BadInput naming the first key whose value cannot be, such as a batch under 1.
 void validate(const Recipe& recipe);
 
+/// Keys that are set but change nothing: "schedule.milestones: cosine has none".
+std::vector<std::string> without_effect(const Recipe& recipe);
+
 /// The whole recipe as TOML, every key with its meaning beside it.
 std::string to_toml(const Recipe& recipe);
 

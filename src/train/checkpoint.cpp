@@ -1,12 +1,12 @@
 #include "train/checkpoint.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "lockstep/error.h"
-#include "train/safetensors.h"
 
 namespace lockstep::train {
 namespace {
@@ -15,6 +15,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPositionKey = "lockstep.position";
 constexpr size_t kKept = 2;
+constexpr std::string_view kFilePrefix = "step-";
+constexpr std::string_view kFileEnding = ".safetensors";
 
 // Optimizer state beside the weights: "optimizer.momentum:conv1.weight".
 constexpr std::string_view kOptimizerPrefix = "optimizer.";
@@ -29,6 +31,17 @@ std::string type_name(const torch::Tensor& tensor) {
       throw Error(
           fmt::format("tensors of type {} cannot be saved", toString(tensor.scalar_type())));
   }
+}
+
+// The step a checkpoint's file name gives. Other files in the folder are none of our business.
+std::optional<int64_t> step_of(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with(kFilePrefix) || !name.ends_with(kFileEnding)) return std::nullopt;
+  const char* first = name.data() + kFilePrefix.size();
+  const char* last = name.data() + name.size() - kFileEnding.size();
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(first, last, step);
+  return error == std::errc() && end == last ? std::optional(step) : std::nullopt;
 }
 
 struct NamedTensor {
@@ -108,23 +121,44 @@ Totals totals_from(const nlohmann::json& json) {
   return {.loss = json.at("loss"), .correct = json.at("correct"), .samples = json.at("samples")};
 }
 
+nlohmann::json to_json(const TimeSpent& spent) {
+  return {{"total", spent.total},           {"stepping", spent.stepping},
+          {"evaluation", spent.evaluation}, {"checkpoint", spent.checkpoint},
+          {"spans", spent.spans.seconds},   {"samples", spent.samples}};
+}
+
+TimeSpent spent_from(const nlohmann::json& json) {
+  return {.total = json.at("total"),
+          .stepping = json.at("stepping"),
+          .evaluation = json.at("evaluation"),
+          .checkpoint = json.at("checkpoint"),
+          .spans = {json.at("spans")},
+          .samples = json.at("samples")};
+}
+
 std::string to_text(const Position& position) {
   return nlohmann::json{{"step", position.step},
                         {"epoch_so_far", to_json(position.epoch_so_far)},
                         {"last_epoch", to_json(position.last_epoch)},
-                        {"seconds", position.seconds}}
+                        {"spent", to_json(position.spent)},
+                        {"data_sha256", position.data_sha256}}
       .dump();
 }
 
 Position position_from(const Safetensors& file, const fs::path& path) {
   const auto found = file.metadata.find(kPositionKey);
   if (found == file.metadata.end())
-    throw BadInput("{}: holds weights only; start from it with model.weights", path.string());
-  const auto json = nlohmann::json::parse(found->second);
-  return {.step = json.at("step"),
-          .epoch_so_far = totals_from(json.at("epoch_so_far")),
-          .last_epoch = totals_from(json.at("last_epoch")),
-          .seconds = json.at("seconds")};
+    throw BadInput("{}: holds weights only; start from it with --weights", path.string());
+  try {
+    const auto json = nlohmann::json::parse(found->second);
+    return {.step = json.at("step"),
+            .epoch_so_far = totals_from(json.at("epoch_so_far")),
+            .last_epoch = totals_from(json.at("last_epoch")),
+            .spent = spent_from(json.at("spent")),
+            .data_sha256 = json.at("data_sha256")};
+  } catch (const nlohmann::json::exception& error) {
+    throw BadInput("{}: its position cannot be read: {}", path.string(), error.what());
+  }
 }
 
 }  // namespace
@@ -133,8 +167,10 @@ std::string model_sha256(const model::Model& model) {
   return digest(model_views(model));
 }
 
-void save_weights(const fs::path& path, const model::Model& model) {
-  write_safetensors(path, model_views(model), {{"format", "pt"}});
+void save_weights(const fs::path& path, const model::Model& model, const Metadata& about) {
+  Metadata metadata = about;
+  metadata["format"] = "pt";
+  write_safetensors(path, model_views(model), metadata);
 }
 
 void load_weights(const fs::path& path, model::Model& model) {
@@ -147,7 +183,7 @@ fs::path Checkpoints::save(const model::Model& model, Step& step, const Position
   std::vector<TensorView> views = model_views(model);
   for (const auto& tensor : optimizer_tensors(step))
     views.push_back({tensor.name, "F32", tensor.parameter->shape, std::as_bytes(tensor.values)});
-  const fs::path path = folder_ / fmt::format("step-{:08}.safetensors", position.step);
+  const fs::path path = folder_ / fmt::format("{}{:08}{}", kFilePrefix, position.step, kFileEnding);
   write_safetensors(path, views, {{"format", "pt"}, {kPositionKey, to_text(position)}});
   const auto files = newest_first();
   for (size_t i = kKept; i < files.size(); ++i) fs::remove(files[i]);
@@ -164,7 +200,7 @@ std::optional<Checkpoints::Loaded> Checkpoints::load_newest(model::Model& model,
       warnings.emplace_back(torn.what());
       continue;
     }
-    const Position position = position_from(file, path);
+    Position position = position_from(file, path);
     const auto tensors = optimizer_tensors(step);
     for (const auto& tensor : tensors)
       require(file, path, tensor.name, "F32", tensor.parameter->shape);
@@ -180,16 +216,19 @@ std::optional<Checkpoints::Loaded> Checkpoints::load_newest(model::Model& model,
 }
 
 void Checkpoints::remove_leftovers() const {
-  for (const auto& entry : fs::directory_iterator(folder_))
-    if (entry.path().extension() == ".part") fs::remove(entry.path());
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kFilePrefix) && name.ends_with(".part")) fs::remove(entry.path());
+  }
 }
 
 std::vector<fs::path> Checkpoints::newest_first() const {
   std::vector<fs::path> files;
   if (fs::exists(folder_))
     for (const auto& entry : fs::directory_iterator(folder_))
-      if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
-  std::sort(files.rbegin(), files.rend());
+      if (step_of(entry.path())) files.push_back(entry.path());
+  std::sort(files.begin(), files.end(),
+            [](const fs::path& a, const fs::path& b) { return *step_of(a) > *step_of(b); });
   return files;
 }
 

@@ -7,11 +7,27 @@
 #include <vector>
 
 #include "model/model.h"
+#include "observe/spans.h"
 #include "optim/optimizer.h"
 #include "train/flat_parameters.h"
+#include "train/safetensors.h"
 #include "train/step.h"
 
 namespace lockstep::train {
+
+/// Where a run's time went, over all resumes.
+struct TimeSpent {
+  double total = 0;
+  double stepping = 0;
+  double evaluation = 0;
+  double checkpoint = 0;
+  observe::SpanTimes spans;
+  int64_t samples = 0;  ///< trained on
+
+  double samples_per_second() const {
+    return stepping == 0 ? 0 : static_cast<double>(samples) / stepping;
+  }
+};
 
 /// Where a run stands, apart from its tensors. Sampler position and random streams follow from
 /// `step`.
@@ -19,14 +35,16 @@ struct Position {
   int64_t step = 0;     ///< steps finished
   Totals epoch_so_far;  ///< of the epoch that is under way
   Totals last_epoch;    ///< of the last whole one
-  double seconds = 0;   ///< spent so far, over all resumes
+  TimeSpent spent;
+  std::string data_sha256;  ///< what it was trained on
 };
 
 /// sha256 of all parameters and buffers with their names: equal digests, equal models.
 std::string model_sha256(const model::Model& model);
 
-/// The model alone, with PyTorch's state-dict names.
-void save_weights(const std::filesystem::path& path, const model::Model& model);
+/// The model alone, with PyTorch's state-dict names. `about` goes into the file's metadata.
+void save_weights(const std::filesystem::path& path, const model::Model& model,
+                  const Metadata& about = {});
 
 /// Throws BadInput naming the first tensor that is missing, too many or of another shape; the model
 /// is then untouched.

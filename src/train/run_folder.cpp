@@ -41,7 +41,8 @@ RunFolder RunFolder::create(fs::path path, const Recipe& recipe) {
   fs::create_directories(path, error);
   if (error) throw BadInput("--out {}: cannot be made: {}", path.string(), error.message());
   RunFolder folder(std::move(path));
-  if (fs::exists(folder.recipe()) || fs::exists(folder.events()))
+  if (fs::exists(folder.recipe()) || fs::exists(folder.events()) ||
+      fs::exists(folder.checkpoints()) || fs::exists(folder.weights()))
     throw BadInput(
         "--out {}: holds a run already; choose another folder, or go on with it by --resume",
         folder.path().string());
@@ -52,14 +53,26 @@ RunFolder RunFolder::create(fs::path path, const Recipe& recipe) {
 RunFolder RunFolder::open(fs::path path) {
   if (!fs::exists(path / "recipe.toml"))
     throw BadInput("--resume --out {}: there is no run (no recipe.toml)", path.string());
-  return RunFolder(std::move(path));
+  RunFolder folder(std::move(path));
+  folder.remove_leftovers();
+  return folder;
 }
 
-fs::path next_run_folder(const fs::path& parent, const std::string& name) {
-  for (int number = 1;; ++number) {
+// What a killed process was writing.
+void RunFolder::remove_leftovers() const {
+  for (const auto& entry : fs::directory_iterator(path_))
+    if (entry.path().extension() == ".part") fs::remove(entry.path());
+}
+
+fs::path claim_run_folder(const fs::path& parent, const std::string& name) {
+  std::error_code error;
+  fs::create_directories(parent, error);
+  for (int number = 1; !error; ++number) {
     fs::path path = parent / fmt::format("{}-{}", name, number);
-    if (!fs::exists(path)) return path;
+    if (fs::create_directory(path, error)) return path;
   }
+  throw BadInput("{}: cannot be made: {}; choose a folder with --out", parent.string(),
+                 error.message());
 }
 
 }  // namespace lockstep::train

@@ -29,12 +29,15 @@ class RunFolder {
 
  private:
   explicit RunFolder(std::filesystem::path path);
+  void remove_leftovers() const;
 
   std::filesystem::path path_;
   int lock_ = -1;
 };
 
-/// "runs/fashion-convnet-3": the first free number, for runs without --out.
-std::filesystem::path next_run_folder(const std::filesystem::path& parent, const std::string& name);
+/// Makes "runs/fashion-convnet-3", with the first number that is free: no other process gets it
+/// too.
+std::filesystem::path claim_run_folder(const std::filesystem::path& parent,
+                                       const std::string& name);
 
 }  // namespace lockstep::train

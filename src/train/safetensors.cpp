@@ -5,10 +5,12 @@
 #include <bit>
 #include <cstring>
 #include <fstream>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
 #include "base/digest.h"
+#include "base/units.h"
 #include "lockstep/error.h"
 
 namespace lockstep::train {
@@ -30,10 +32,19 @@ int64_t element_bytes(const std::string& type) {
   return found == sizes.end() ? 0 : found->second;
 }
 
+// Covers the metadata as well, but for the digest itself.
+std::string file_digest(std::span<const TensorView> tensors, const Metadata& metadata) {
+  Digest all(Digest::Kind::sha256);
+  for (const auto& [key, value] : metadata)
+    if (key != kDigestKey) all.add(fmt::format("{}={}\n", key, value));
+  all.add(digest(tensors));
+  return all.hex();
+}
+
 std::string make_header(std::span<const TensorView> tensors, const Metadata& metadata) {
   Json header;
   header["__metadata__"] = metadata;
-  header["__metadata__"][kDigestKey] = digest(tensors);
+  header["__metadata__"][kDigestKey] = file_digest(tensors, metadata);
   size_t offset = 0;
   for (const TensorView& tensor : tensors) {
     header[tensor.name] = {{"dtype", tensor.type},
@@ -68,7 +79,15 @@ TensorView parse_tensor(const std::string& name, const Json& entry,
   return tensor;
 }
 
+// torch.save writes a zip archive.
+bool is_pytorch_file(std::span<const std::byte> bytes) {
+  return bytes.size() >= 2 && bytes[0] == std::byte{'P'} && bytes[1] == std::byte{'K'};
+}
+
 void parse(Safetensors& file) {
+  if (is_pytorch_file(file.storage))
+    throw Error(
+        "this is a file of torch.save; docs/save_checkpoint.py saves what can be read here");
   uint64_t header_length = 0;
   if (file.storage.size() < kLengthBytes) throw Error("shorter than its header");
   std::memcpy(&header_length, file.storage.data(), kLengthBytes);
@@ -82,16 +101,25 @@ void parse(Safetensors& file) {
     else
       file.tensors.push_back(parse_tensor(name, entry, data));
   }
-  if (file.metadata.contains(kDigestKey) && file.metadata[kDigestKey] != digest(file.tensors))
+  if (file.metadata.contains(kDigestKey) &&
+      file.metadata[kDigestKey] != file_digest(file.tensors, file.metadata))
     throw Error("its contents do not match its digest");
 }
 
 std::vector<std::byte> read_bytes(const std::filesystem::path& path) {
+  if (!std::filesystem::is_regular_file(path))
+    throw BadInput(
+        "{}: {}", path.string(),
+        std::filesystem::exists(path) ? "is not a regular file" : "there is no such file");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) throw BadInput("{}: cannot be read: {}", path.string(), std::strerror(errno));
   const auto size = static_cast<std::streamoff>(file.tellg());
-  if (size < 0) throw BadInput("{}: is not a file", path.string());
-  std::vector<std::byte> bytes(static_cast<size_t>(size));
+  std::vector<std::byte> bytes;
+  try {
+    bytes.resize(static_cast<size_t>(size));
+  } catch (const std::bad_alloc&) {
+    throw BadInput("{}: its {} do not fit in memory", path.string(), format_bytes(size));
+  }
   file.seekg(0);
   file.read(reinterpret_cast<char*>(bytes.data()), size);
   if (file.gcount() != size) throw BadInput("{}: cannot be read whole", path.string());

@@ -23,7 +23,7 @@ using Metadata = std::map<std::string, std::string>;
 /// sha256 over every tensor's name, type, shape and bytes, in the order given.
 std::string digest(std::span<const TensorView> tensors);
 
-/// Writes the file whole or not at all, with the tensors' digest in its metadata. Throws BadInput
+/// Writes the file whole or not at all, with a digest of all of it in its metadata. Throws BadInput
 /// when the disk is full; what was at `path` stays.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const Metadata& metadata);

@@ -48,6 +48,7 @@ Setup::Setup(Recipe asked)
       loader(splits.train, loader_options(recipe, normalization)),
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
-                                         : recipe.train.epochs * steps_per_epoch) {}
+                                         : recipe.train.epochs * steps_per_epoch),
+      load_seconds(since_start.seconds()) {}
 
 }  // namespace lockstep::train

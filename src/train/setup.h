@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/clock.h"
 #include "data/loader.h"
 #include "model/model.h"
 #include "recipe/recipe.h"
@@ -17,12 +18,14 @@ struct Setup {
   Setup& operator=(const Setup&) = delete;
 
   const Recipe recipe;
+  const Stopwatch since_start;
   const data::Splits splits;
   const data::Normalization normalization;
   const std::shared_ptr<model::Model> model;
   data::Loader loader;
   const int64_t steps_per_epoch;
   const int64_t total_steps;
+  const double load_seconds;
 };
 
 }  // namespace lockstep::train

@@ -2,7 +2,9 @@
 
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -37,10 +39,11 @@ class Run {
   void tell_step(const Totals& totals);
   void end_epoch();
   void save_checkpoint();
-  Json end_event() const;
 
-  int64_t epoch() const { return position_.step / setup_.steps_per_epoch; }
-  double samples_per_second() const;
+  void evaluate_model();
+  Metadata about_the_model() const;
+  Json stopped_event();
+  Json end_event();
 
   // Constant after construction.
   Setup& setup_;
@@ -53,13 +56,9 @@ class Run {
   Step step_;
   Position position_;
   Totals test_;
-  observe::SpanTimes spans_;
-  Stopwatch stopwatch_;
+  Stopwatch since_clocked_;
   Stopwatch since_told_;
-  double stepping_seconds_ = 0;
-  int64_t samples_here_ = 0;
   int64_t last_checkpoint_step_ = -1;
-  double seconds_before_ = 0;
 };
 
 Run::Run(Setup& setup, const RunFolder& folder, observe::EventLog& events)
@@ -71,50 +70,41 @@ Run::Run(Setup& setup, const RunFolder& folder, observe::EventLog& events)
       step_(recipe_, setup.model, setup.splits.train.shape,
             optim::Schedule(recipe_.schedule, recipe_.optimizer.lr, setup.total_steps,
                             setup.steps_per_epoch)) {
-  announce();
   resume_from_checkpoint();
 }
 
 Json Run::to_its_end(Trainer::Limits limits) {
   setup_.model->train();
-  setup_.loader.seek(epoch(), position_.step % setup_.steps_per_epoch);
-  stopwatch_.restart();
+  setup_.loader.seek(0, position_.step);
+  since_clocked_.restart();
   while (position_.step < setup_.total_steps) {
     const bool asked_to_stop = limits.stop != nullptr && *limits.stop;
-    if (asked_to_stop || position_.step >= limits.stop_at_step) {
-      if (last_checkpoint_step_ != position_.step) save_checkpoint();
-      Json stopped = {
-          {"event", "stopped"}, {"step", position_.step}, {"steps", setup_.total_steps}};
-      events_.write(stopped);
-      return stopped;
-    }
+    if (asked_to_stop || position_.step >= limits.stop_at_step) return stopped_event();
     train_one_step();
     const int64_t every = recipe_.checkpoint.every_steps;
     const bool epoch_ends = position_.step % setup_.steps_per_epoch == 0;
     if (epoch_ends || position_.step == setup_.total_steps) end_epoch();
     if (every > 0 ? position_.step % every == 0 : epoch_ends) save_checkpoint();
   }
-  if (test_.samples == 0) test_ = evaluate(*setup_.model, setup_.splits.test, setup_.normalization);
+  if (test_.samples == 0) evaluate_model();
   if (last_checkpoint_step_ != position_.step) save_checkpoint();
-  save_weights(folder_.weights(), *setup_.model);
-  Json end = end_event();
-  events_.write(end);
-  return end;
+  save_weights(folder_.weights(), *setup_.model, about_the_model());
+  return end_event();
 }
 
 void Run::train_one_step() {
   const Stopwatch stopwatch;
   const data::Batch* batch = nullptr;
   {
-    observe::ScopedSpan span(spans_, Span::data);
+    observe::ScopedSpan span(position_.spent.spans, Span::data);
     batch = &setup_.loader.next();
   }
-  const Totals totals = step_.run(*batch, position_.step, spans_);
+  const Totals totals = step_.run(*batch, position_.step, position_.spent.spans);
   check_finite(totals);
   position_.epoch_so_far += totals;
   ++position_.step;
-  samples_here_ += totals.samples;
-  stepping_seconds_ += stopwatch.seconds();
+  position_.spent.samples += totals.samples;
+  position_.spent.stepping += stopwatch.seconds();
   const bool told_often = position_.step % recipe_.log.every_steps == 0;
   if (told_often || since_told_.seconds() > kLongestSilence) tell_step(totals);
 }
@@ -139,19 +129,33 @@ void Run::announce() {
                 {"parameters", step_.parameters().count()},
                 {"seed", recipe_.train.seed},
                 {"threads", recipe_.train.threads},
+                {"out", folder_.path().string()},
+                {"load_seconds", setup_.load_seconds},
                 {"torch", TORCH_VERSION}};
   if (!recipe_.model.weights.empty())
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
   events_.write(event);
+  for (const std::string& key : without_effect(recipe_))
+    events_.write({{"event", "warning"}, {"message", "without effect: " + key}});
+  if (const auto cores = std::thread::hardware_concurrency(); recipe_.train.threads > cores)
+    events_.write({{"event", "warning"},
+                   {"message", fmt::format("train.threads is {}, but there are {} cores: slow",
+                                           recipe_.train.threads, cores)}});
 }
 
 void Run::resume_from_checkpoint() {
+  position_.data_sha256 = setup_.splits.digest;
   const auto loaded = checkpoints_.load_newest(*setup_.model, step_);
-  if (!loaded) return;
+  if (!loaded) return announce();
+  if (loaded->position.data_sha256 != setup_.splits.digest)
+    throw BadInput(
+        "{}: was trained on other data: {} has changed since; bring it back, or start a "
+        "new run",
+        loaded->path.string(), recipe_.data.source.name);
+  announce();
   for (const std::string& warning : loaded->warnings)
     events_.write({{"event", "warning"}, {"message", warning}});
   position_ = loaded->position;
-  seconds_before_ = position_.seconds;
   last_checkpoint_step_ = position_.step;
   events_.write(
       {{"event", "resume"}, {"step", position_.step}, {"checkpoint", loaded->path.string()}});
@@ -159,67 +163,96 @@ void Run::resume_from_checkpoint() {
 
 void Run::tell_step(const Totals& totals) {
   since_told_.restart();
-  const double seconds_a_step = stepping_seconds_ / static_cast<double>(samples_here_) *
-                                static_cast<double>(recipe_.train.batch);
-  events_.write(
-      {{"event", "step"},
-       {"step", position_.step},
-       {"steps", setup_.total_steps},
-       {"epoch", (position_.step - 1) / setup_.steps_per_epoch + 1},
-       {"epochs", (setup_.total_steps + setup_.steps_per_epoch - 1) / setup_.steps_per_epoch},
-       {"loss", totals.mean_loss()},
-       {"accuracy", totals.accuracy()},
-       {"lr", step_.learning_rate(position_.step - 1)},
-       {"samples_per_second", samples_per_second()},
-       {"seconds_left", seconds_a_step * static_cast<double>(setup_.total_steps - position_.step)},
-       {"spans", observe::to_json(spans_)}});
+  const TimeSpent& spent = position_.spent;
+  const int64_t samples_left = (setup_.total_steps - position_.step) *
+                               std::min(recipe_.train.batch, setup_.splits.train.size());
+  events_.write({{"event", "step"},
+                 {"step", position_.step},
+                 {"steps", setup_.total_steps},
+                 {"epoch", (position_.step - 1) / setup_.steps_per_epoch + 1},
+                 {"epochs", (setup_.total_steps - 1) / setup_.steps_per_epoch + 1},
+                 {"loss", totals.mean_loss()},
+                 {"accuracy", totals.accuracy()},
+                 {"lr", step_.learning_rate(position_.step - 1)},
+                 {"samples_per_second", spent.samples_per_second()},
+                 {"seconds_left", static_cast<double>(samples_left) / spent.samples_per_second()},
+                 {"spans", observe::to_json(spent.spans)}});
+}
+
+void Run::evaluate_model() {
+  events_.write({{"event", "evaluate"}, {"step", position_.step}});
+  const Stopwatch stopwatch;
+  test_ = evaluate(*setup_.model, setup_.splits.test, setup_.normalization);
+  position_.spent.evaluation += stopwatch.seconds();
 }
 
 void Run::end_epoch() {
   position_.last_epoch = std::exchange(position_.epoch_so_far, {});
-  const Stopwatch stopwatch;
-  test_ = evaluate(*setup_.model, setup_.splits.test, setup_.normalization);
-  events_.write({{"event", "epoch"},
-                 {"epoch", (position_.step - 1) / setup_.steps_per_epoch + 1},
-                 {"step", position_.step},
-                 {"train_loss", position_.last_epoch.mean_loss()},
-                 {"train_accuracy", position_.last_epoch.accuracy()},
-                 {"test_loss", test_.mean_loss()},
-                 {"test_accuracy", test_.accuracy()},
-                 {"evaluation_seconds", stopwatch.seconds()}});
+  evaluate_model();
+  events_.write(
+      {{"event", "epoch"},
+       {"epoch", static_cast<double>(position_.step) / static_cast<double>(setup_.steps_per_epoch)},
+       {"step", position_.step},
+       {"train_loss", position_.last_epoch.mean_loss()},
+       {"train_accuracy", position_.last_epoch.accuracy()},
+       {"test_loss", test_.mean_loss()},
+       {"test_accuracy", test_.accuracy()}});
 }
 
 void Run::save_checkpoint() {
+  position_.spent.total += since_clocked_.restart();
   const Stopwatch stopwatch;
-  position_.seconds = seconds_before_ + stopwatch_.seconds();
   const auto path = checkpoints_.save(*setup_.model, step_, position_);
   last_checkpoint_step_ = position_.step;
+  position_.spent.checkpoint += stopwatch.seconds();
   events_.write({{"event", "checkpoint"},
                  {"step", position_.step},
                  {"path", path.string()},
                  {"seconds", stopwatch.seconds()}});
 }
 
-Json Run::end_event() const {
-  return {{"event", "end"},
-          {"model_sha256", model_sha256(*setup_.model)},
-          {"steps", setup_.total_steps},
-          {"epochs",
-           static_cast<double>(setup_.total_steps) / static_cast<double>(setup_.steps_per_epoch)},
-          {"train_loss", position_.last_epoch.mean_loss()},
-          {"train_accuracy", position_.last_epoch.accuracy()},
-          {"test_loss", test_.mean_loss()},
-          {"test_accuracy", test_.accuracy()},
-          {"samples_per_second", samples_per_second()},
-          {"seconds", seconds_before_ + stopwatch_.seconds()},
-          {"workers", 1},
-          {"shards", 1},
-          {"bytes_sent", 0},
-          {"spans", observe::to_json(spans_)}};
+Metadata Run::about_the_model() const {
+  return {{"lockstep.model", Json{{"name", recipe_.model.name},
+                                  {"input", setup_.splits.train.shape},
+                                  {"classes", setup_.splits.train.class_names},
+                                  {"mean", setup_.normalization.mean},
+                                  {"deviation", setup_.normalization.deviation}}
+                                 .dump()}};
 }
 
-double Run::samples_per_second() const {
-  return stepping_seconds_ == 0 ? 0 : static_cast<double>(samples_here_) / stepping_seconds_;
+Json Run::stopped_event() {
+  if (last_checkpoint_step_ != position_.step) save_checkpoint();
+  Json event = {{"event", "stopped"},
+                {"step", position_.step},
+                {"steps", setup_.total_steps},
+                {"out", folder_.path().string()}};
+  events_.write(event);
+  return event;
+}
+
+Json Run::end_event() {
+  position_.spent.total += since_clocked_.restart();
+  const TimeSpent& spent = position_.spent;
+  Json event = {{"event", "end"},
+                {"model_sha256", model_sha256(*setup_.model)},
+                {"steps", setup_.total_steps},
+                {"epochs", static_cast<double>(setup_.total_steps) /
+                               static_cast<double>(setup_.steps_per_epoch)},
+                {"train_loss", position_.last_epoch.mean_loss()},
+                {"train_accuracy", position_.last_epoch.accuracy()},
+                {"test_loss", test_.mean_loss()},
+                {"test_accuracy", test_.accuracy()},
+                {"samples_per_second", spent.samples_per_second()},
+                {"seconds", spent.total},
+                {"evaluation_seconds", spent.evaluation},
+                {"checkpoint_seconds", spent.checkpoint},
+                {"workers", 1},
+                {"shards", 1},
+                {"bytes_sent", 0},
+                {"spans", observe::to_json(spent.spans)},
+                {"out", folder_.path().string()}};
+  events_.write(event);
+  return event;
 }
 
 }  // namespace

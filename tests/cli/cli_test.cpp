@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "observe/events.h"
 #include "temporary_folder.h"
 
 namespace lockstep {
@@ -25,10 +26,13 @@ struct Outcome {
   std::string err;
 };
 
-/// A child process whose output goes to files in a folder of its own.
+enum class Terminal { there, gone };
+
+/// A child process whose output goes to files in a folder of its own; or, where the terminal is
+/// gone, whose standard descriptors are closed.
 class Child {
  public:
-  explicit Child(std::vector<std::string> arguments) {
+  explicit Child(std::vector<std::string> arguments, Terminal terminal = Terminal::there) {
     arguments.insert(arguments.begin(), LOCKSTEP_BINARY);
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -38,6 +42,8 @@ class Child {
     if (chdir(folder_.path().c_str()) != 0) _exit(126);
     if (freopen("out", "w", stdout) == nullptr || freopen("err", "w", stderr) == nullptr)
       _exit(126);
+    if (terminal == Terminal::gone)
+      for (const int descriptor : {0, 1, 2}) close(descriptor);
     execv(argv[0], argv.data());
     _exit(127);
   }
@@ -102,6 +108,14 @@ TEST(CommandLine, RefusesBadValuesAndSuggestsTheNearest) {
       refuses({"train", "--set", "optimizer.momentun=1"}, "did you mean 'optimizer.momentum'?"));
   EXPECT_TRUE(refuses({"train", "--set", "optimizer.lr"}, "expected KEY=VALUE"));
   EXPECT_TRUE(refuses({"train", "no-such-recipe.toml"}, "no-such-recipe.toml"));
+  EXPECT_TRUE(refuses({"train", "--set", "data.flip=maybe"}, "--set data.flip=maybe: data.flip"));
+  EXPECT_TRUE(refuses({"train", "--epochs", "200000000000000"}, "at most"));
+  EXPECT_TRUE(refuses({"train", "--lr", ""}, "optimizer.lr"));
+  EXPECT_TRUE(refuses({"train", "--data", "npy:\xff\xfe"}, "UTF-8"));
+  EXPECT_TRUE(refuses({"train", "/"}, "is a folder"));
+  EXPECT_TRUE(refuses({"train", "/dev/zero"}, "not a regular file"));
+  EXPECT_TRUE(refuses({"train", "--weights", "/"}, "not a regular file"));
+  EXPECT_TRUE(refuses({"train", "data", "list"}, "unexpected word 'list'"));
   EXPECT_TRUE(refuses({"train", "--resume"}, "--out"));
 }
 
@@ -135,6 +149,37 @@ TEST(Train, RefusesAFolderThatHoldsAnotherRunAndLeavesItAlone) {
   const std::string before = read_file(folder / "run/events.jsonl");
   EXPECT_TRUE(refuses(command, "holds a run already"));
   EXPECT_EQ(read_file(folder / "run/events.jsonl"), before);
+}
+
+TEST(Train, GoesOnWithoutATerminalAndKeepsItsEventsClean) {
+  TemporaryFolder folder;
+  const std::string out = (folder / "run").string();
+  Child child({"train", "--model", "logistic", "--steps", "3", "--out", out}, Terminal::gone);
+  EXPECT_EQ(child.wait().exit_code, 0);
+  EXPECT_EQ(observe::read_events(out + "/events.jsonl").back()["event"], "end");
+  EXPECT_EQ(Child({"train", "no-such.toml"}, Terminal::gone).wait().exit_code, 2);
+}
+
+TEST(Train, ResumingAFinishedRunShowsItsResultAndAddsNothing) {
+  TemporaryFolder folder;
+  const std::string out = (folder / "run").string();
+  const Outcome first =
+      lockstep_command({"train", "--model", "logistic", "--steps", "2", "--out", out, "--json"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const std::string before = read_file(out + "/events.jsonl");
+  const Outcome again = lockstep_command({"train", "--resume", "--out", out, "--json"});
+  EXPECT_EQ(nlohmann::json::parse(again.out)["model_sha256"],
+            nlohmann::json::parse(first.out)["model_sha256"]);
+  EXPECT_EQ(read_file(out + "/events.jsonl"), before);
+}
+
+TEST(Train, EpochsOnTheCommandLineWinOverStepsInTheRecipe) {
+  TemporaryFolder folder;
+  const auto recipe = folder.write("r.toml", "[train]\nsteps = 3\nepochs = 9\n");
+  const Outcome outcome =
+      lockstep_command({"train", recipe.string(), "--epochs", "4", "--print-recipe"});
+  EXPECT_NE(outcome.out.find("epochs = 4"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("steps = 0"), std::string::npos) << outcome.out;
 }
 
 TEST(Train, RefusesToResumeWithAnotherRecipeAndListsTheKeys) {

@@ -50,6 +50,24 @@ TEST(Folder, PutsPlanesOneAfterAnother) {
   EXPECT_EQ(splits.test.class_names, splits.train.class_names);
 }
 
+TEST(Folder, HoldsOutOfATrainFolderWithoutATestFolder) {
+  const TemporaryFolder folder;
+  write_png(folder / "train/a/1.png", flat(2, 1, {1}));
+  write_png(folder / "train/a/2.png", flat(2, 1, {2}));
+  const Splits splits = load(folder);
+  EXPECT_EQ(splits.train.class_names, std::vector<std::string>{"a"});
+  EXPECT_EQ(splits.train.size() + splits.test.size(), 2);
+}
+
+TEST(Folder, PassesOverWhatArchivesLeaveBehind) {
+  const TemporaryFolder folder;
+  write_png(folder / "a/1.png", flat(2, 1, {1}));
+  write_png(folder / "a/2.png", flat(2, 1, {2}));
+  folder.write("__MACOSX/a/._1.png", "junk");
+  folder.write(".hidden/1.png", "junk");
+  EXPECT_EQ(load(folder).train.class_names, std::vector<std::string>{"a"});
+}
+
 TEST(Folder, KeepsGreyImagesInOneChannel) {
   const TemporaryFolder folder;
   write_png(folder / "train/a/1.png", flat(2, 1, {4}));

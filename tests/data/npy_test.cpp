@@ -135,8 +135,7 @@ TEST(Npy, RefusesOtherTypesWithTheCure) {
     expect_bad_input([&] { read_npy_samples(path); },
                      {path.string(), type.substr(1), "x.astype('float32')"});
   }
-  for (const std::string type :
-       {"|O", "<U", "", "<", "f", "<fx", "<f-4", "<f99999999999999999999"}) {
+  for (const std::string type : {"|O", "", "<", "f", "<fx", "<f-4", "<f99999999999999999999"}) {
     const auto path = folder.write("x.npy", npy(type, {1}, "12345678"));
     expect_bad_input([&] { read_npy_samples(path); }, {path.string(), "x.astype('float32')"});
   }
@@ -251,6 +250,8 @@ TEST(NpyLabels, RefusesFloatsAndOneHot) {
   expect_bad_input([&] { folder.load(); }, {"y.npy", "f4", "y.astype('int64')"});
   folder.y(npy("<i8", {4, 1}, raw<int64_t>({0, 1, 1, 0})));
   expect_bad_input([&] { folder.load(); }, {"y.npy", "4 x 1", "y.ravel()"});
+  folder.y(npy("<U1", {4}, std::string(16, '\0')));
+  expect_bad_input([&] { folder.load(); }, {"y.npy", "'U1' is text", "np.unique"});
 }
 
 TEST(NpyFolder, RefusesDifferentCounts) {

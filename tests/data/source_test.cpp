@@ -79,8 +79,13 @@ TEST(Source, SuggestsTheNearestName) {
 
 TEST(Source, RefusesAPathThatIsNoFolder) {
   expect_bad_input([] { load({.name = "npy:/does/not/exist"}); },
-                   {"'/does/not/exist' is not a folder", "npy:DIR"});
-  expect_bad_input([] { load({.name = "folder:"}); }, {"'' is not a folder", "folder:DIR"});
+                   {"there is no folder /does/not/exist"});
+  expect_bad_input([] { load({.name = "folder:"}); }, {"say which folder", "folder:DIR"});
+  const TemporaryFolder folder;
+  expect_bad_input([&] { load({.name = folder.path().string()}); },
+                   {"npy:" + folder.path().string()});
+  const auto file = folder.write("x.npy", "");
+  expect_bad_input([&] { load({.name = "npy:" + file.string()}); }, {"is a file"});
 }
 
 TEST(Source, LoadsNpyAndImageFolders) {

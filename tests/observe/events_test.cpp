@@ -53,9 +53,11 @@ TEST(Progress, DescribesAStepInOneLine) {
                       {"epoch", 4},           {"epochs", 12}, {"loss", 0.21301},
                       {"accuracy", 0.93},     {"lr", 0.05},   {"samples_per_second", 5120.7},
                       {"seconds_left", 102.0}};
-  EXPECT_EQ(describe_step(event),
+  EXPECT_EQ(describe_step(event, 120),
             "epoch 4/12  step 1,512/5,625  loss 0.2130  accuracy 93.0 %  lr 0.05  5,120 samples/s  "
             "1:42 left");
+  EXPECT_EQ(describe_step(event, 45), "step 1,512/5,625  loss 0.2130  1:42 left");
+  EXPECT_EQ(describe_step(event, 5), "loss 0.2130");
 }
 
 TEST(Progress, PrintsPlainLinesWhenPipedAndNotOneForEveryStep) {

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy
 import torch
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "docs")]
+sys.path[:0] = [str(Path(__file__).parents[2] / "docs")]
 from load_checkpoint import load
 from networks import network
 from save_checkpoint import save

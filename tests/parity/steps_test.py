@@ -13,7 +13,7 @@ import numpy
 import torch
 from torch.nn import functional as F
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "docs")]
+sys.path[:0] = [str(Path(__file__).parents[2] / "docs")]
 from load_checkpoint import load
 from networks import network
 

@@ -38,7 +38,7 @@ TEST(Recipe, ReadsWhatItSays) {
 
 TEST(Recipe, WrittenAndReadAgainIsTheSame) {
   Recipe recipe;
-  recipe.data.source.name = "npy:a \"quoted\" \\ folder";
+  recipe.data.source.name = "npy:a \"quoted\" \\ folder\n\x01\x7f\t\xc3\xa9";
   recipe.optimizer.lr = 0.1;
   recipe.optimizer.epsilon = 1e-12;
   recipe.schedule.milestones = {80, 120.25};
@@ -69,7 +69,7 @@ TEST(Recipe, RefusesAValueOfAnotherType) {
 
 TEST(Recipe, RefusesANegativeBatch) {
   const std::string message = refusal_of("[train]\nbatch = -3\n");
-  EXPECT_TRUE(contains(message, "train.batch = -3: expected 1 to")) << message;
+  EXPECT_TRUE(contains(message, "r.toml:2: train.batch = -3: expected at least 1")) << message;
 }
 
 TEST(Recipe, RefusesNumbersThatAreNone) {
@@ -85,6 +85,26 @@ TEST(Recipe, RefusesAnUnknownScheduleOrOptimizer) {
 
 TEST(Recipe, RefusesBrokenTomlWithItsLine) {
   EXPECT_TRUE(contains(refusal_of("[train]\nbatch = = 3\n"), "r.toml:2:"));
+}
+
+TEST(Recipe, RefusesAnUnknownSectionOrAKeyOfAnotherSection) {
+  EXPECT_TRUE(
+      contains(refusal_of("[optimiser]\nlr = 1\n"), "[optimiser] (did you mean 'optimizer'?)"));
+  EXPECT_TRUE(contains(refusal_of("[train]\nbeta1 = 1\n"), "did you mean 'optimizer.beta1'?"));
+}
+
+TEST(Recipe, RefusesAFolderAndSuggestsTheNearestFile) {
+  TemporaryFolder folder;
+  expect_bad_input([&] { read_recipe(folder.path()); }, {"is a folder", "--data npy:"});
+  folder.write("fashion.toml", "");
+  expect_bad_input([&] { read_recipe(folder / "fashoin.toml"); }, {"did you mean 'fashion.toml'?"});
+}
+
+TEST(Recipe, NamesSettingsWithoutEffect) {
+  Recipe recipe;
+  EXPECT_TRUE(without_effect(recipe).empty());
+  recipe.schedule = {.name = "one_cycle", .warmup_epochs = 1, .milestones = {2}};
+  EXPECT_EQ(without_effect(recipe).size(), 2);
 }
 
 TEST(Recipe, RefusesAMissingFile) {

@@ -33,6 +33,45 @@ TEST(Checkpoint, FallsBackToTheOneBeforeATornOne) {
   EXPECT_NE((*warning)["message"].get<std::string>().find("step-00000012"), std::string::npos);
 }
 
+TEST(Checkpoint, LeavesOtherFilesInItsFolderAlone) {
+  TemporaryFolder folder;
+  const Recipe recipe = tiny_recipe(folder);
+  const Json whole = train(recipe, folder / "whole");
+  train(recipe, folder / "run", {.stop_at_step = 3});
+  const fs::path checkpoints = folder / "run/checkpoints";
+  for (const char* name : {"best.safetensors", "zz.safetensors", "step-x.safetensors", "a.part"})
+    fs::copy_file(checkpoints / "step-00000003.safetensors", checkpoints / name);
+  EXPECT_EQ(train(recipe, folder / "run")["model_sha256"], whole["model_sha256"]);
+  for (const char* name : {"best.safetensors", "zz.safetensors", "step-x.safetensors", "a.part"})
+    EXPECT_TRUE(fs::exists(checkpoints / name)) << name;
+}
+
+TEST(Checkpoint, TheNewestIsTheOneWithTheHighestNumber) {
+  TemporaryFolder folder;
+  const Recipe recipe = tiny_recipe(folder);
+  train(recipe, folder / "run", {.stop_at_step = 3});
+  train(recipe, folder / "run", {.stop_at_step = 4});
+  const fs::path checkpoints = folder / "run/checkpoints";
+  fs::rename(checkpoints / "step-00000003.safetensors", checkpoints / "step-99999999.safetensors");
+  fs::rename(checkpoints / "step-00000004.safetensors", checkpoints / "step-100000000.safetensors");
+  train(recipe, folder / "run", {.stop_at_step = 5});
+  const auto events = observe::read_events(folder / "run/events.jsonl");
+  const auto resumed = std::ranges::find_if(events.rbegin(), events.rend(),
+                                            [](const Json& e) { return e["event"] == "resume"; });
+  EXPECT_EQ((*resumed)["step"], 4);
+}
+
+TEST(Checkpoint, RefusesToGoOnWithOtherData) {
+  TemporaryFolder folder;
+  const Recipe recipe = tiny_recipe(folder);
+  train(recipe, folder / "run", {.stop_at_step = 3});
+  std::fstream file(folder / "x.npy", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-4, std::ios::end);
+  file.write("\0\0\0\0", 4);
+  file.close();
+  expect_bad_input([&] { train(recipe, folder / "run"); }, {"other data", recipe.data.source.name});
+}
+
 TEST(Checkpoint, SaysSoWhenNoneIsWhole) {
   TemporaryFolder folder;
   const Recipe recipe = tiny_recipe(folder);
@@ -48,8 +87,8 @@ TEST(Checkpoint, KeepsOnlyTheNewestTwoAndNoLeftovers) {
   TemporaryFolder folder;
   Recipe recipe = tiny_recipe(folder);
   recipe.checkpoint.every_steps = 2;
-  fs::create_directories(folder / "run" / "checkpoints");
-  std::ofstream(folder / "run" / "checkpoints" / "step-00000001.safetensors.99.part") << "torn";
+  train(recipe, folder / "run", {.stop_at_step = 1});
+  folder.write("run/checkpoints/step-00000001.safetensors.99.part", "torn");
   train(recipe, folder / "run");
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder / "run" / "checkpoints"))

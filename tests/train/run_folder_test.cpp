@@ -16,6 +16,18 @@ TEST(RunFolder, RefusesAFolderThatHoldsAnotherRun) {
             std::string::npos);
 }
 
+TEST(RunFolder, RefusesAFolderThatHoldsSomebodysCheckpoints) {
+  TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "run/checkpoints");
+  expect_bad_input([&] { RunFolder::create(folder / "run", {}); }, {"holds a run already"});
+}
+
+TEST(RunFolder, ClaimsAnotherNumberForEveryRun) {
+  TemporaryFolder folder;
+  EXPECT_EQ(claim_run_folder(folder / "runs", "a"), folder / "runs/a-1");
+  EXPECT_EQ(claim_run_folder(folder / "runs", "a"), folder / "runs/a-2");
+}
+
 TEST(RunFolder, LetsOnlyOneProcessWrite) {
   TemporaryFolder folder;
   const RunFolder held = RunFolder::create(folder / "run", {});

@@ -60,6 +60,14 @@ TEST(Safetensors, RefusesAFlippedBitInTheData) {
   EXPECT_NE(refusal_of(bytes).find("digest"), std::string::npos);
 }
 
+TEST(Safetensors, RefusesChangedMetadata) {
+  TemporaryFolder folder;
+  write_safetensors(folder / "f", two_tensors(), {{"step", "1234"}});
+  std::string bytes = read_file(folder / "f");
+  bytes[bytes.find("1234")] = '9';
+  EXPECT_NE(refusal_of(bytes).find("digest"), std::string::npos);
+}
+
 TEST(Safetensors, RefusesHeadersThatPromiseWhatIsNotThere) {
   const auto header = [](const std::string& type, const std::string& shape,
                          const std::string& offsets) {
