@@ -4,16 +4,22 @@
 
 namespace lockstep::cli {
 
+void apply_setting(Recipe& recipe, const std::string& as_typed, std::string_view key,
+                   std::string_view value) {
+  try {
+    set(recipe, key, value);
+  } catch (const BadInput& error) {
+    throw BadInput("{}: {}", as_typed, error.what());
+  }
+}
+
 void apply_settings(Recipe& recipe, const std::vector<std::string>& settings) {
   for (const std::string& setting : settings) {
     const size_t equals = setting.find('=');
     if (equals == std::string::npos)
       throw BadInput("--set {}: expected KEY=VALUE, such as optimizer.lr=0.1", setting);
-    try {
-      set(recipe, setting.substr(0, equals), setting.substr(equals + 1));
-    } catch (const BadInput& error) {
-      throw BadInput("--set {}: {}", setting, error.what());
-    }
+    apply_setting(recipe, "--set " + setting, setting.substr(0, equals),
+                  setting.substr(equals + 1));
   }
 }
 

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "recipe/recipe.h"
 
 namespace lockstep::cli {
+
+/// Sets one key. Throws BadInput that begins with the flag as it was typed.
+void apply_setting(Recipe& recipe, const std::string& as_typed, std::string_view key,
+                   std::string_view value);
 
 /// Applies `--set KEY=VALUE`s in their order. Throws BadInput that begins with the one at fault.
 void apply_settings(Recipe& recipe, const std::vector<std::string>& settings);

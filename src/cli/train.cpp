@@ -75,19 +75,10 @@ struct TrainFlags {
   std::optional<int64_t> stop_at_step;
 };
 
-void apply(Recipe& recipe, const std::string& as_typed, std::string_view key,
-           std::string_view value) {
-  try {
-    set(recipe, key, value);
-  } catch (const BadInput& error) {
-    throw BadInput("{}: {}", as_typed, error.what());
-  }
-}
-
 void apply_flags(Recipe& recipe, const TrainFlags& flags) {
   for (const KeyFlag& flag : flags.keys) {
     if (!flag.value) continue;
-    apply(recipe, fmt::format("{} {}", flag.flag, *flag.value), flag.key, *flag.value);
+    apply_setting(recipe, fmt::format("{} {}", flag.flag, *flag.value), flag.key, *flag.value);
     if (flag.flag == "--epochs") recipe.train.steps = 0;  // or the recipe's steps would still win
   }
   apply_settings(recipe, flags.settings);
@@ -95,9 +86,11 @@ void apply_flags(Recipe& recipe, const TrainFlags& flags) {
 
 // So that a run can be resumed from anywhere.
 void make_paths_absolute(Recipe& recipe) {
-  for (const std::string prefix : {"npy:", "folder:"})
-    if (std::string& name = recipe.data.source.name; name.starts_with(prefix))
-      name = prefix + fs::absolute(name.substr(prefix.size())).lexically_normal().string();
+  std::string& data = recipe.data.source.name;
+  for (const std::string_view prefix : {"npy:", "folder:"})
+    if (data.starts_with(prefix) && data.size() > prefix.size())
+      data.replace(prefix.size(), std::string::npos,
+                   fs::absolute(data.substr(prefix.size())).lexically_normal().string());
   if (!recipe.model.weights.empty())
     recipe.model.weights = fs::absolute(recipe.model.weights).lexically_normal().string();
 }
@@ -226,7 +219,8 @@ Command add_train(CLI::App& parent) {
       ->type_name("DIR");
   app->add_flag("--resume", flags->resume, "go on with the run in --out from its last checkpoint");
   app->add_option("--stop-at-step", flags->stop_at_step, "stop there, with a checkpoint")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   app->add_flag("--print-recipe", flags->print_recipe,
                 "print the whole recipe, every key with its meaning, and train nothing");
   app->add_flag("--json", flags->json, "print the result as one JSON object on stdout");
