@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep::collective {
+
+/// The elements begin .. end-1 of a bucket.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
+  bool empty() const { return end <= begin; }
+  bool operator==(const Range&) const = default;
+};
+
+/// Memory of one rank, as long as the bucket: slot 0 is the bucket itself, the others are scratch.
+using Slot = int;
+inline constexpr Slot kBucket = 0;
+
+struct Send {
+  int peer;
+  Slot slot;
+  Range range;
+};
+
+struct Receive {
+  int peer;
+  Slot slot;
+  Range range;
+};
+
+/// into = into + from (or min, max), element by element.
+struct Fold {
+  Slot into;
+  Slot from;
+  Range range;
+};
+
+/// What one rank does in one round: it sends and receives all of this at once, and folds, in order,
+/// when everything has arrived. What a round sends is what the slots held when it began. Messages
+/// between two ranks match in the order listed.
+struct Round {
+  std::vector<Send> sends;
+  std::vector<Receive> receives;
+  std::vector<Fold> folds;
+};
+
+/// Who sends which range to whom in which round: the whole of a collective, as data. What rank a
+/// sends to b in a round, b receives in the same round.
+///
+/// The executor runs a plan over a transport, the simulator over a modelled network, the explainer
+/// prints it, and the tests follow every contribution through it.
+struct Plan {
+  int world = 1;
+  int64_t count = 0;
+  int rounds = 0;
+  /// Slots a rank needs, the bucket included.
+  int slots = 1;
+  /// A pure function, so that 4,096 ranks need no memory until they are looked at.
+  std::function<Round(int rank, int round)> round;
+};
+
+}  // namespace lockstep::collective

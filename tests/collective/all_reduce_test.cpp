@@ -1,0 +1,216 @@
+// Follows every contribution through a plan. A value is an expression: a leaf is one rank's
+// contribution, a sum is a pair; sums are interned, so equal expressions have equal numbers.
+#include "collective/all_reduce.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "collective/order.h"
+#include "expect_error.h"
+
+namespace lockstep::collective {
+namespace {
+
+constexpr int64_t kNothing = -1;
+
+class Expressions {
+ public:
+  explicit Expressions(int world) : world_(world), next_(world) {}
+
+  int64_t sum(int64_t a, int64_t b) {
+    const auto [found, is_new] = sums_.try_emplace(std::minmax(a, b), next_);
+    if (is_new) ++next_;
+    return found->second;
+  }
+
+  int64_t canonical(int64_t begin, int64_t end) {
+    if (end - begin == 1) return begin;
+    const int64_t half = middle(begin, end);
+    return sum(canonical(begin, half), canonical(half, end));
+  }
+
+  // How often each rank's contribution is in an expression.
+  std::vector<int> leaves(int64_t expression) const {
+    std::vector<int> counts(static_cast<size_t>(world_), 0);
+    count(expression, counts);
+    return counts;
+  }
+
+ private:
+  void count(int64_t expression, std::vector<int>& counts) const {
+    if (expression < world_) {
+      ++counts[static_cast<size_t>(expression)];
+      return;
+    }
+    for (const auto& [parts, sum] : sums_)
+      if (sum == expression) {
+        count(parts.first, counts);
+        count(parts.second, counts);
+      }
+  }
+
+  int world_;
+  int64_t next_;
+  std::map<std::pair<int64_t, int64_t>, int64_t> sums_;
+};
+
+using Memory = std::vector<std::vector<int64_t>>;  // [slot][element]
+
+struct Outcome {
+  std::vector<Memory> ranks;
+  std::vector<int64_t> elements_sent;  // by rank
+};
+
+// Runs all ranks, round by round. Fails when a message has no match, or reads or folds nothing.
+Outcome run(const Plan& plan, Expressions& expressions) {
+  Outcome outcome;
+  outcome.elements_sent.assign(static_cast<size_t>(plan.world), 0);
+  for (int rank = 0; rank < plan.world; ++rank) {
+    outcome.ranks.emplace_back(static_cast<size_t>(plan.slots),
+                               std::vector<int64_t>(static_cast<size_t>(plan.count), kNothing));
+    std::fill(outcome.ranks.back()[0].begin(), outcome.ranks.back()[0].end(), rank);
+  }
+  for (int index = 0; index < plan.rounds; ++index) {
+    const std::vector<Memory> before = outcome.ranks;
+    std::map<std::pair<int, int>, std::vector<Send>> wires;
+    std::vector<Round> rounds;
+    for (int rank = 0; rank < plan.world; ++rank) {
+      rounds.push_back(plan.round(rank, index));
+      for (const Send& send : rounds.back().sends) {
+        wires[{rank, send.peer}].push_back(send);
+        outcome.elements_sent[static_cast<size_t>(rank)] += send.range.size();
+      }
+    }
+    for (int rank = 0; rank < plan.world; ++rank) {
+      Memory& memory = outcome.ranks[static_cast<size_t>(rank)];
+      for (const Receive& receive : rounds[static_cast<size_t>(rank)].receives) {
+        auto& wire = wires[{receive.peer, rank}];
+        if (wire.empty() || wire.front().range != receive.range) {
+          ADD_FAILURE() << "round " << index << ": rank " << rank << " receives from "
+                        << receive.peer << " what was not sent";
+          return outcome;
+        }
+        const Slot from = wire.front().slot;
+        wire.erase(wire.begin());
+        for (int64_t i = receive.range.begin; i < receive.range.end; ++i)
+          memory[receive.slot][i] = before[static_cast<size_t>(receive.peer)][from][i];
+      }
+      for (const Fold& fold : rounds[static_cast<size_t>(rank)].folds)
+        for (int64_t i = fold.range.begin; i < fold.range.end; ++i) {
+          EXPECT_NE(memory[fold.into][i], kNothing);
+          EXPECT_NE(memory[fold.from][i], kNothing);
+          memory[fold.into][i] = expressions.sum(memory[fold.into][i], memory[fold.from][i]);
+        }
+    }
+    for (const auto& [pair, wire] : wires)
+      EXPECT_TRUE(wire.empty()) << "rank " << pair.first << " sends what " << pair.second
+                                << " does not receive";
+  }
+  return outcome;
+}
+
+int rounds_by_formula(Algorithm algorithm, int world) {
+  switch (algorithm) {
+    case Algorithm::one_to_all:
+    case Algorithm::ring:
+      return 2 * (world - 1);
+    case Algorithm::tree:
+    case Algorithm::halving_doubling:
+      return 2 * depth(world);
+    case Algorithm::butterfly:
+      return depth(world);
+    case Algorithm::direct:
+      return world > 1 ? 2 : 0;
+  }
+  return -1;
+}
+
+class AllReduce : public ::testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  Algorithm algorithm() const { return parse_algorithm(std::get<0>(GetParam())); }
+  int world() const { return std::get<1>(GetParam()); }
+  std::vector<int64_t> counts() const { return {0, 1, world() - 1, world(), 1000}; }
+};
+
+TEST_P(AllReduce, AddsEveryContributionExactlyOnce) {
+  for (const int64_t count : counts()) {
+    Expressions expressions(world());
+    const Outcome outcome = run(all_reduce(algorithm(), world(), count), expressions);
+    ASSERT_FALSE(HasFailure()) << "count " << count;
+    std::map<int64_t, bool> seen;
+    for (const Memory& memory : outcome.ranks)
+      for (int64_t i = 0; i < count; ++i)
+        if (seen.try_emplace(memory[kBucket][i], true).second) {
+          EXPECT_EQ(expressions.leaves(memory[kBucket][i]), std::vector<int>(world(), 1));
+        }
+  }
+}
+
+TEST_P(AllReduce, GivesEveryRankTheSameExpression) {
+  for (const int64_t count : counts()) {
+    Expressions expressions(world());
+    const Outcome outcome = run(all_reduce(algorithm(), world(), count), expressions);
+    for (const Memory& memory : outcome.ranks)
+      ASSERT_EQ(memory[kBucket], outcome.ranks[0][kBucket]) << "count " << count;
+  }
+}
+
+TEST_P(AllReduce, AddsAlongTheCanonicalTreeIfItSaysSo) {
+  if (!is_canonical(algorithm())) return;
+  Expressions expressions(world());
+  const Outcome outcome = run(all_reduce(algorithm(), world(), 1000), expressions);
+  const int64_t canonical = expressions.canonical(0, world());
+  for (const Memory& memory : outcome.ranks)
+    ASSERT_EQ(memory[kBucket], std::vector<int64_t>(1000, canonical));
+}
+
+TEST_P(AllReduce, TakesTheFormulasRounds) {
+  EXPECT_EQ(all_reduce(algorithm(), world(), 1000).rounds, rounds_by_formula(algorithm(), world()));
+}
+
+TEST_P(AllReduce, SendsNoMoreThanTheLowerBoundIfItIsOneOfTheLean) {
+  const Algorithm which = algorithm();
+  if (which != Algorithm::ring && which != Algorithm::halving_doubling &&
+      which != Algorithm::direct)
+    return;
+  constexpr int64_t kCount = 100'000;
+  Expressions expressions(world());
+  const Plan plan = all_reduce(which, world(), kCount);
+  const double bound = 2.0 * (world() - 1) / world() * kCount;
+  for (int rank = 0; rank < world(); ++rank) {
+    int64_t sent = 0;
+    for (int index = 0; index < plan.rounds; ++index)
+      for (const Send& send : plan.round(rank, index).sends) sent += send.range.size();
+    EXPECT_NEAR(static_cast<double>(sent), bound, 2.0 * world()) << "rank " << rank;
+  }
+}
+
+std::vector<int> worlds() {
+  std::vector<int> sizes = {64};
+  for (int world = 1; world <= 17; ++world) sizes.push_back(world);
+  return sizes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, AllReduce,
+                         ::testing::Combine(::testing::ValuesIn(algorithm_names()),
+                                            ::testing::ValuesIn(worlds())),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_on_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+TEST(AllReduceNames, AreSuggestedWhenMistyped) {
+  expect_bad_input([] { parse_algorithm("buterfly"); }, {"did you mean 'butterfly'"});
+}
+
+TEST(AllReduceNames, RefuseWorldsAndCountsThatCannotBe) {
+  expect_bad_input([] { all_reduce(Algorithm::ring, 0, 1); }, {"0 ranks"});
+  expect_bad_input([] { all_reduce(Algorithm::ring, 2, -1); }, {"-1 elements"});
+}
+
+}  // namespace
+}  // namespace lockstep::collective
