@@ -82,7 +82,8 @@ TEST(CommandLine, HelpOfEveryCommandHasExamples) {
                                                   {"data"},
                                                   {"data", "list"},
                                                   {"data", "get"},
-                                                  {"data", "check"}}) {
+                                                  {"data", "check"},
+                                                  {"explain"}}) {
     std::vector<std::string> arguments = command;
     arguments.emplace_back("--help");
     const Outcome outcome = lockstep_command(arguments);
@@ -219,6 +220,20 @@ TEST(Train, CtrlCEndsCleanlyWithACheckpointAndResumesToTheSameModel) {
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   EXPECT_EQ(nlohmann::json::parse(resumed.out)["model_sha256"],
             nlohmann::json::parse(whole.out)["model_sha256"]);
+}
+
+TEST(Explain, SetsTheAlgorithmsSideBySide) {
+  const Outcome outcome = lockstep_command({"explain", "all_reduce", "-n", "8", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 6);
+}
+
+TEST(Explain, RefusesWhatCannotBe) {
+  EXPECT_TRUE(refuses({"explain", "all_reduec"}, "did you mean 'all_reduce'?"));
+  EXPECT_TRUE(refuses({"explain", "all_reduce", "-n", "0"}, "expected 1 to 4096"));
+  EXPECT_TRUE(refuses({"explain", "all_reduce", "--algorithm", "rign"}, "did you mean 'ring'?"));
+  EXPECT_TRUE(refuses({"explain", "all_reduce", "--bytes", "big"}, "not a size"));
+  EXPECT_TRUE(refuses({"explain", "all_reduce", "--svg", "x.svg"}, "--algorithm"));
 }
 
 TEST(Data, ListShowsEverySourceAndHowToGetIt) {

@@ -65,7 +65,35 @@ struct Outcome {
   std::vector<int64_t> elements_sent;  // by rank
 };
 
-// Runs all ranks, round by round. Fails when a message has no match, or reads or folds nothing.
+struct Message {
+  Range range;
+  std::vector<int64_t> values;
+};
+
+// What each rank sends in a round, as it was before the round.
+std::map<std::pair<int, int>, std::vector<Message>> post(const std::vector<Round>& rounds,
+                                                         Outcome& outcome) {
+  std::map<std::pair<int, int>, std::vector<Message>> wires;
+  for (size_t rank = 0; rank < rounds.size(); ++rank)
+    for (const Send& send : rounds[rank].sends) {
+      const auto& slot = outcome.ranks[rank][static_cast<size_t>(send.slot)];
+      wires[{static_cast<int>(rank), send.peer}].push_back(
+          {send.range, {slot.begin() + send.range.begin, slot.begin() + send.range.end}});
+      outcome.elements_sent[rank] += send.range.size();
+    }
+  return wires;
+}
+
+void fold_all(const Round& round, Memory& memory, Expressions& expressions) {
+  for (const Fold& fold : round.folds)
+    for (int64_t i = fold.range.begin; i < fold.range.end; ++i) {
+      ASSERT_NE(memory[fold.into][i], kNothing);
+      ASSERT_NE(memory[fold.from][i], kNothing);
+      memory[fold.into][i] = expressions.sum(memory[fold.into][i], memory[fold.from][i]);
+    }
+}
+
+// Runs all ranks, round by round. Fails when a message has no match, or when nothing is folded.
 Outcome run(const Plan& plan, Expressions& expressions) {
   Outcome outcome;
   outcome.elements_sent.assign(static_cast<size_t>(plan.world), 0);
@@ -75,16 +103,9 @@ Outcome run(const Plan& plan, Expressions& expressions) {
     std::fill(outcome.ranks.back()[0].begin(), outcome.ranks.back()[0].end(), rank);
   }
   for (int index = 0; index < plan.rounds; ++index) {
-    const std::vector<Memory> before = outcome.ranks;
-    std::map<std::pair<int, int>, std::vector<Send>> wires;
     std::vector<Round> rounds;
-    for (int rank = 0; rank < plan.world; ++rank) {
-      rounds.push_back(plan.round(rank, index));
-      for (const Send& send : rounds.back().sends) {
-        wires[{rank, send.peer}].push_back(send);
-        outcome.elements_sent[static_cast<size_t>(rank)] += send.range.size();
-      }
-    }
+    for (int rank = 0; rank < plan.world; ++rank) rounds.push_back(plan.round(rank, index));
+    auto wires = post(rounds, outcome);
     for (int rank = 0; rank < plan.world; ++rank) {
       Memory& memory = outcome.ranks[static_cast<size_t>(rank)];
       for (const Receive& receive : rounds[static_cast<size_t>(rank)].receives) {
@@ -94,17 +115,11 @@ Outcome run(const Plan& plan, Expressions& expressions) {
                         << receive.peer << " what was not sent";
           return outcome;
         }
-        const Slot from = wire.front().slot;
+        std::copy(wire.front().values.begin(), wire.front().values.end(),
+                  memory[receive.slot].begin() + receive.range.begin);
         wire.erase(wire.begin());
-        for (int64_t i = receive.range.begin; i < receive.range.end; ++i)
-          memory[receive.slot][i] = before[static_cast<size_t>(receive.peer)][from][i];
       }
-      for (const Fold& fold : rounds[static_cast<size_t>(rank)].folds)
-        for (int64_t i = fold.range.begin; i < fold.range.end; ++i) {
-          EXPECT_NE(memory[fold.into][i], kNothing);
-          EXPECT_NE(memory[fold.from][i], kNothing);
-          memory[fold.into][i] = expressions.sum(memory[fold.into][i], memory[fold.from][i]);
-        }
+      fold_all(rounds[static_cast<size_t>(rank)], memory, expressions);
     }
     for (const auto& [pair, wire] : wires)
       EXPECT_TRUE(wire.empty()) << "rank " << pair.first << " sends what " << pair.second
