@@ -53,7 +53,7 @@ void print_row(const std::string& name, const Cost& cost, bool json, int64_t byt
                                         {"canonical", collective::is_canonical(algorithm)}};
     fmt::print("{}\n", row.dump());
   } else {
-    fmt::print("{:<17} {:>6} {:>9} {:>14} {:>11}   {}\n", name, cost.rounds,
+    fmt::print("{:<17} {:>6} {:>11} {:>12} {:>11}   {}\n", name, cost.rounds,
                format_count(cost.messages), format_bytes(cost.bytes_most),
                readable_time(cost.seconds), collective::formula(algorithm));
   }
@@ -87,19 +87,21 @@ int explain(const ExplainFlags& flags) {
   if (!flags.json)
     fmt::print(
         "all_reduce of {} on {} workers; {} us latency, {} Gbit/s both ways\n\n"
-        "{:<17} {:>6} {:>9} {:>14} {:>11}   {}\n",
+        "{:<17} {:>6} {:>11} {:>12} {:>11}   {}\n",
         format_bytes(bytes), flags.world, flags.latency_us, flags.gigabits, "algorithm", "rounds",
-        "messages", "sent by a rank", "time", "formula");
+        "messages", "sent at most", "time", "formula");
   for (const std::string& name : names)
     print_row(name, cost_of(plan_of(name, flags), kElementBytes, network), flags.json, bytes,
               flags.world);
   if (!flags.algorithm || flags.json) return 0;
   const Plan plan = plan_of(*flags.algorithm, flags);
-  if (flags.svg)
-    write_file_atomically(
-        *flags.svg, draw_rounds(plan, fmt::format("{} on {} workers", names[0], flags.world)));
-  else
+  if (!flags.svg) {
     fmt::print("\n{}", list_rounds(plan));
+    return 0;
+  }
+  write_file_atomically(*flags.svg,
+                        draw_rounds(plan, fmt::format("{} on {} workers", names[0], flags.world)));
+  fmt::print("\nits rounds are drawn in {}\n", *flags.svg);
   return 0;
 }
 

@@ -77,7 +77,7 @@ std::string list_rounds(const Plan& plan) {
 
 std::string draw_rounds(const Plan& plan, const std::string& title) {
   const int width = kLeft + plan.rounds * kRoundWidth + 30;
-  const int height = kTop + plan.world * kRankHeight;
+  const int height = kTop + plan.world * kRankHeight + 12;
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
       "{1}\" font-family=\"sans-serif\" font-size=\"12\">\n<defs>{2}{3}</defs>\n"
@@ -100,6 +100,10 @@ std::string draw_rounds(const Plan& plan, const std::string& title) {
       for (const Receive& message : round.receives)
         svg += arrow(index, message, rank, fate(round, message.slot));
     }
+  svg += fmt::format(
+      "<text x=\"12\" y=\"{}\" fill=\"#2563a8\">added by the receiver</text>"
+      "<text x=\"160\" y=\"{}\" fill=\"#3a8f5c\">taken over as the result</text>\n",
+      height - 8, height - 8);
   return svg + "</svg>\n";
 }
 
