@@ -74,6 +74,8 @@ void check(const ExplainFlags& flags) {
   if (!(flags.latency_us >= 0) || !(flags.gigabits > 0))
     throw BadInput("--latency {} --bandwidth {}: expected at least 0 us and more than 0 Gbit/s",
                    flags.latency_us, flags.gigabits);
+  parse_bytes(flags.bytes);
+  if (flags.algorithm) collective::parse_algorithm(*flags.algorithm);
   if (flags.svg && !flags.algorithm)
     throw BadInput("--svg {}: say what to draw with --algorithm", *flags.svg);
 }
