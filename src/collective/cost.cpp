@@ -17,7 +17,7 @@ int64_t bytes_of(const Messages& messages, int64_t element_bytes) {
 
 Cost cost_of(const Plan& plan, int64_t element_bytes, const Network& network) {
   Cost cost{.rounds = plan.rounds};
-  std::vector<int64_t> sent(static_cast<size_t>(plan.world)), both(static_cast<size_t>(plan.world));
+  std::vector<int64_t> sent(static_cast<size_t>(plan.world));
   for (int index = 0; index < plan.rounds; ++index) {
     int64_t longest = 0;
     bool anything = false;
@@ -29,13 +29,11 @@ Cost cost_of(const Plan& plan, int64_t element_bytes, const Network& network) {
       anything = anything || !round.sends.empty();
       longest = std::max({longest, out, in});
       sent[static_cast<size_t>(rank)] += out;
-      both[static_cast<size_t>(rank)] += out + in;
     }
     if (anything)
       cost.seconds += network.latency + static_cast<double>(longest) / network.bytes_per_second;
   }
   cost.bytes_most = *std::max_element(sent.begin(), sent.end());
-  cost.bytes_busiest = *std::max_element(both.begin(), both.end());
   return cost;
 }
 

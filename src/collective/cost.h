@@ -16,9 +16,8 @@ struct Network {
 /// What a plan asks of a network.
 struct Cost {
   int rounds = 0;
-  int64_t messages = 0;       ///< of all ranks together
-  int64_t bytes_most = 0;     ///< sent by the rank that sends most
-  int64_t bytes_busiest = 0;  ///< sent and received, by the rank for which that is most
+  int64_t messages = 0;    ///< of all ranks together
+  int64_t bytes_most = 0;  ///< sent by the rank that sends most
   double seconds = 0;
 };
 

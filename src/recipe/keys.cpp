@@ -38,6 +38,7 @@ std::string text(double value) {
 
 std::string text(const std::vector<double>& values) {
   std::vector<std::string> parts;
+  parts.reserve(values.size());
   for (const double value : values) parts.push_back(text(value));
   return fmt::format("[{}]", fmt::join(parts, ", "));
 }
