@@ -22,7 +22,7 @@ STEPS, BATCH, TOLERANCE = 20, 32, 1e-4
 
 def pytorch_losses(name, folder, steps):
     net = network(name)
-    net.load_state_dict(load(folder / "initial.safetensors"))
+    net.load_state_dict(load(folder / "initial.safetensors")[0])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=5e-4)
     x = numpy.fromfile(folder / "x.f32", numpy.float32).reshape(STEPS, BATCH, *steps["shape"])
     y = numpy.fromfile(folder / "y.i64", numpy.int64).reshape(STEPS, BATCH)
@@ -44,7 +44,7 @@ def main(record_steps, name, data):
         subprocess.run([record_steps, name, data, str(STEPS), str(BATCH), folder], check=True)
         steps = json.loads((folder / "steps.json").read_text())
         net, losses = pytorch_losses(name, folder, steps)
-        final = load(folder / "final.safetensors")
+        final, _ = load(folder / "final.safetensors")
     for i, (ours, theirs) in enumerate(zip(steps["losses"], losses, strict=True)):
         error = abs(ours - theirs) / abs(theirs)
         print(f"step {i:2}  lockstep {ours:.7f}  pytorch {theirs:.7f}  relative error {error:.1e}")
