@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
@@ -27,6 +28,37 @@ class BadInput : public Error {
       : Error(fmt::format(format, std::forward<Args>(args)...)) {}
 
   int exit_code() const override { return 2; }
+};
+
+/// A worker is gone: its process died, its connection broke, or its host fell silent.
+class PeerLost : public Error {
+ public:
+  PeerLost(int rank, const std::string& message) : Error(message), rank_(rank) {}
+
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
+
+/// Workers did not arrive before a deadline; `ranks` are the missing ones.
+class Timeout : public Error {
+ public:
+  Timeout(std::vector<int> ranks, const std::string& message)
+      : Error(message), ranks_(std::move(ranks)) {}
+
+  const std::vector<int>& ranks() const { return ranks_; }
+
+ private:
+  std::vector<int> ranks_;
+};
+
+/// Workers disagree on what they are doing together: the message says who has what.
+class Mismatch : public Error {
+ public:
+  template <typename... Args>
+  explicit Mismatch(fmt::format_string<Args...> format, Args&&... args)
+      : Error(fmt::format(format, std::forward<Args>(args)...)) {}
 };
 
 }  // namespace lockstep

@@ -42,11 +42,13 @@ struct Fold {
 
 /// What one rank does in one round: it sends and receives all of this at once, and folds, in order,
 /// when everything has arrived. What a round sends is what the slots held when it began. Messages
-/// between two ranks match in the order listed.
+/// between two ranks match in the order listed. `finished` ranges of the bucket are complete once
+/// the folds are done: a mean divides them there and then, once, before anyone gets them.
 struct Round {
   std::vector<Send> sends;
   std::vector<Receive> receives;
   std::vector<Fold> folds;
+  std::vector<Range> finished;
 };
 
 /// Who sends which range to whom in which round: the whole of a collective, as data. What rank a

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "lockstep/error.h"
+
+namespace lockstep::transport {
+
+/// into = into + from, or whatever a collective combines with, element by element.
+using Combine = void (*)(std::byte* into, const std::byte* from, size_t bytes);
+
+struct Outgoing {
+  int peer;
+  const std::byte* from;
+  size_t bytes;
+};
+
+struct Incoming {
+  int peer;
+  std::byte* into;
+  size_t bytes;
+  /// Nothing: what arrives replaces what is there. May be called on any piece of the message that
+  /// begins and ends at a multiple of 64 bytes from its begin (or at its end).
+  Combine combine = nullptr;
+};
+
+/// Says what a message belongs to. It travels with every message, so that ranks that do not agree
+/// on what they are doing find out instead of mixing up data. Its words mean nothing to a
+/// transport.
+struct Label {
+  std::array<uint64_t, 5> words = {};
+
+  bool operator==(const Label&) const = default;
+};
+
+/// A peer's message has another label, or another size, than the one expected here.
+class Disagreement : public Error {
+ public:
+  Disagreement(int peer, const Label& theirs, size_t bytes, const std::string& message)
+      : Error(message), peer(peer), theirs(theirs), bytes(bytes) {}
+
+  int peer;
+  Label theirs;
+  size_t bytes;
+};
+
+/// Who a rank is, for messages: "rank 3 (node7, pid 4711)".
+struct Peer {
+  int rank = 0;
+  std::string host;
+  int pid = 0;
+
+  std::string text() const { return fmt::format("rank {} ({}, pid {})", rank, host, pid); }
+};
+
+/// Memory that lasts as long as somebody holds it.
+struct Memory {
+  std::shared_ptr<std::byte> data;
+  size_t bytes = 0;
+};
+
+class SharedBoard;
+
+/// Carries messages between the ranks of a group. Messages from one rank to another arrive in the
+/// order sent. One thread at a time may be in a transport; `abort` may be called from any.
+///
+/// A peer that died, hung up or fell silent makes the waiting calls of all others throw PeerLost
+/// with its rank; a rank that gives up by `abort` makes them throw PeerLost with its reason.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual const char* name() const = 0;
+  virtual int rank() const = 0;
+  virtual int world() const = 0;
+  /// By rank.
+  virtual const std::vector<Peer>& peers() const = 0;
+
+  /// Sends and receives all of it at once; returns when everything has arrived and what was sent
+  /// may be changed. What is sent must not overlap what is received. Throws Disagreement, Timeout
+  /// (naming the ranks it waits for), PeerLost.
+  virtual void exchange(const Label& label, std::span<const Outgoing> outgoing,
+                        std::span<const Incoming> incoming, Deadline deadline) = 0;
+
+  /// Memory from which this transport sends fastest, aligned to 64 bytes at least and zeroed. It
+  /// may outlive the transport.
+  virtual Memory allocate(size_t bytes) = 0;
+
+  /// Tells all others that this rank gives up, and why. Afterwards nothing here can be used.
+  virtual void abort(const std::string& why) noexcept = 0;
+
+  /// Where all ranks see each other's memory; nothing where they do not.
+  virtual SharedBoard* shared_board() { return nullptr; }
+};
+
+}  // namespace lockstep::transport
