@@ -14,7 +14,8 @@ namespace lockstep::collective {
 /// every addition, so that what comes out depends on the tree alone. min and max of a NaN is NaN.
 transport::Combine combiner(Type type, Operation operation);
 
-/// data[i] = data[i] / n, for means: a division (of integers: towards zero), not a product with 1/n.
+/// data[i] = data[i] / n, for means: a division (of integers: towards zero), not a product with
+/// 1/n.
 using Divide = void (*)(std::byte* data, size_t bytes, int64_t n);
 Divide divider(Type type);
 
