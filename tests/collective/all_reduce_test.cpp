@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 
 #include "collective/rank_tree.h"
 #include "collective/symbolic.h"
@@ -29,26 +28,6 @@ int rounds_by_formula(Algorithm algorithm, int world, int height) {
   return -1;
 }
 
-// Every rank ends with the same sums; each was finished once, and then had each shard once.
-void expect_complete(const Symbolic& outcome, int world, int64_t shards,
-                     const Expressions& expressions) {
-  const auto& bucket = outcome.bucket(0);
-  for (int rank = 1; rank < world; ++rank) ASSERT_EQ(outcome.bucket(rank), bucket);
-  if (shards == 1) return;
-  for (const int64_t result : std::set(bucket.begin(), bucket.end())) {
-    const auto sum = expressions.before_finish(result);
-    ASSERT_TRUE(sum) << "not finished";
-    ASSERT_EQ(expressions.leaves(*sum), std::vector<int>(static_cast<size_t>(shards), 1));
-  }
-}
-
-bool is_canonical_everywhere(const Symbolic& outcome, Expressions& expressions) {
-  const auto& bucket = outcome.bucket(0);
-  const int64_t canonical = expressions.canonical_result();
-  return std::all_of(bucket.begin(), bucket.end(),
-                     [&](int64_t result) { return result == canonical; });
-}
-
 class AllReduce : public ::testing::TestWithParam<std::string> {
  protected:
   Algorithm algorithm() const { return parse_algorithm(GetParam()); }
@@ -61,7 +40,7 @@ class AllReduce : public ::testing::TestWithParam<std::string> {
     Expressions expressions(shards.count());
     const Plan plan = all_reduce(algorithm(), shards, count);
     const Symbolic outcome(plan, shards, expressions);
-    if (!HasFailure()) expect_complete(outcome, world, shards.count(), expressions);
+    if (!HasFailure()) expect_complete(outcome, shards, expressions);
     return is_canonical_everywhere(outcome, expressions);
   }
 };

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -210,6 +211,26 @@ class Symbolic {
   Expressions& expressions_;
   std::vector<Memory> ranks_;
 };
+
+/// Every rank ends with the same sums; each was finished once, and then had each shard once.
+inline void expect_complete(const Symbolic& outcome, const Shards& shards,
+                            const Expressions& expressions) {
+  const auto& bucket = outcome.bucket(0);
+  for (int rank = 1; rank < shards.world(); ++rank) ASSERT_EQ(outcome.bucket(rank), bucket);
+  if (shards.count() == 1) return;
+  for (const int64_t result : std::set(bucket.begin(), bucket.end())) {
+    const auto sum = expressions.before_finish(result);
+    ASSERT_TRUE(sum) << "not finished";
+    ASSERT_EQ(expressions.leaves(*sum), std::vector<int>(static_cast<size_t>(shards.count()), 1));
+  }
+}
+
+inline bool is_canonical_everywhere(const Symbolic& outcome, Expressions& expressions) {
+  const auto& bucket = outcome.bucket(0);
+  const int64_t canonical = expressions.canonical_result();
+  return std::all_of(bucket.begin(), bucket.end(),
+                     [&](int64_t result) { return result == canonical; });
+}
 
 /// 1 to 17, and 64.
 inline std::vector<int> worlds() {
