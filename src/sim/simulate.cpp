@@ -4,9 +4,9 @@
 //
 // A message of round r *begins* when its sender has begun the round and spent one overhead on it,
 // and its receiver has begun it too; one of at most `eager_bytes` does not wait for the receiver.
-// Links carry it (sim/traffic.cpp) and it *arrives* a latency later. Its receiver spends an overhead
-// on it, folds when all have arrived, and is done. Its sender is done with it at once if it is
-// eager, else when it has arrived.
+// Links carry it (sim/traffic.cpp) and it *arrives* a latency later. Its receiver spends an
+// overhead on it, folds when all have arrived, and is done. Its sender is done with it at once if
+// it is eager, else when it has arrived.
 //
 // A rank's processor and its links work at the same time. So k messages at a time cost either k
 // turns of the link and one of the processor, or one of the link and k of the processor, whichever
@@ -48,7 +48,7 @@ class Simulation {
         sent_(static_cast<size_t>(plan.world)),
         turns_(static_cast<size_t>(plan.world)) {}
 
-  Run run() {
+  Timing run() {
     for (int index = 0; index < plan_.rounds; ++index) {
       post(index);
       for (Message& message : messages_) message.begin = begin_of(message);
@@ -56,12 +56,12 @@ class Simulation {
       for (const Message& message : messages_) deliver(message);
       finish_round();
     }
-    run_.rounds = plan_.rounds;
-    run_.finish = start_;
-    run_.seconds = *std::max_element(start_.begin(), start_.end());
-    run_.bytes_most = *std::max_element(sent_.begin(), sent_.end());
-    run_.link_busy = traffic_.busy();
-    return std::move(run_);
+    timing_.rounds = plan_.rounds;
+    timing_.finish = start_;
+    timing_.seconds = *std::max_element(start_.begin(), start_.end());
+    timing_.bytes_most = *std::max_element(sent_.begin(), sent_.end());
+    timing_.link_busy = traffic_.busy();
+    return std::move(timing_);
   }
 
  private:
@@ -76,10 +76,10 @@ class Simulation {
         const int64_t bytes = send.range.size() * element_bytes_;
         messages_.push_back({.from = rank, .to = send.peer, .bytes = bytes, .begin = 0});
         sent_[rank] += bytes;
-        run_.bytes_total += bytes;
+        timing_.bytes_total += bytes;
       }
     }
-    run_.messages += std::ssize(messages_);
+    timing_.messages += std::ssize(messages_);
   }
 
   bool eager(const Message& message) const { return message.bytes <= network_.eager_bytes; }
@@ -122,7 +122,7 @@ class Simulation {
   Traffic traffic_;
   std::vector<double> start_;
   std::vector<int64_t> sent_;  // bytes, by rank
-  Run run_;
+  Timing timing_;
 
   // Of one round.
   std::vector<Message> messages_;
@@ -131,7 +131,7 @@ class Simulation {
 
 }  // namespace
 
-Run simulate(const Plan& plan, int64_t element_bytes, const Network& network) {
+Timing simulate(const Plan& plan, int64_t element_bytes, const Network& network) {
   check(network);
   if (element_bytes < 1)
     throw BadInput("simulation of elements of {} bytes: expected at least 1", element_bytes);

@@ -9,7 +9,7 @@
 namespace lockstep::sim {
 
 /// What running a plan takes.
-struct Run {
+struct Timing {
   double seconds = 0;             ///< until the last rank has finished
   std::vector<double> finish;     ///< by rank
   std::vector<double> link_busy;  ///< seconds, by link as sim/links.cpp numbers them
@@ -19,8 +19,8 @@ struct Run {
   int64_t bytes_most = 0;   ///< sent by the rank that sends most
 };
 
-/// Runs a plan on a modelled network. Deterministic; 4,096 ranks take seconds. Throws BadInput for a
-/// network that cannot be.
-Run simulate(const collective::Plan& plan, int64_t element_bytes, const Network& network);
+/// Runs a plan on a modelled network. Deterministic; 4,096 ranks take seconds. Throws BadInput for
+/// a network that cannot be.
+Timing simulate(const collective::Plan& plan, int64_t element_bytes, const Network& network);
 
 }  // namespace lockstep::sim

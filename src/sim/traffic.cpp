@@ -1,7 +1,7 @@
 // How messages share links.
 //
-// A message is a flow: it crosses all links of its way at once, and ends when the slowest of them is
-// done with it. A link serves all messages of a round that cross it at the same time, each in
+// A message is a flow: it crosses all links of its way at once, and ends when the slowest of them
+// is done with it. A link serves all messages of a round that cross it at the same time, each in
 // proportion to its size, as interleaved packets of many connections do. So messages that begin
 // together end together, nobody waits for whoever happens to be listed first, and a link with work
 // is never idle: its last byte leaves when any fair order of service would have it leave. The clock
@@ -111,8 +111,7 @@ void Traffic::carry_apart(std::vector<Message>& messages) {
   for (int link = 0; link < links_.size(); ++link) {
     const auto begin = static_cast<size_t>(offset_[link]);
     const auto end = static_cast<size_t>(offset_[link + 1]);
-    if (begin < end)
-      free_[link] = share({crossing_.data() + begin, end - begin}, messages, link);
+    if (begin < end) free_[link] = share({crossing_.data() + begin, end - begin}, messages, link);
   }
 }
 
