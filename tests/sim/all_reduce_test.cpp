@@ -18,7 +18,7 @@ using collective::algorithm_names;
 using collective::parse_algorithm;
 
 constexpr int64_t kElementBytes = 4;
-constexpr int64_t kCount = 64'000;
+constexpr int64_t kCount = 1 << 16;
 constexpr double kLatency = 1e-3;
 constexpr double kSpeed = 1e6;
 constexpr double kSize = kCount * kElementBytes / kSpeed;
@@ -126,6 +126,22 @@ TEST(SimulatedAllReduce, OnARingSparesTheRingAndDelaysTheButterfly) {
   // Distances 1, 2 and 4, and as many messages on the link in the middle.
   expect_seconds((1 + 2 + 4) * (kLatency + kSize), Algorithm::butterfly, 8, ring);
   expect_seconds(2 * (1 + 2 + 4) * kLatency + 6 * kSize, Algorithm::tree, 8, ring);
+}
+
+TEST(SimulatedAllReduce, OnARingCrowdsTheLinkInTheMiddleWithDirectMessages) {
+  const Network ring = with([](Network& n) { n.topology = Topology::ring; });
+  for (const int world : {4, 8, 512}) {
+    // Half the world away at most; 1 + 2 + ... + n/2 messages meet on one link.
+    const double half = world / 2;
+    expect_seconds(2 * (half * kLatency + half * (half + 1) / 2 * kSize / world), Algorithm::direct,
+                   world, ring);
+  }
+}
+
+TEST(SimulatedAllReduce, TakesARoundTooLargeToFollowAsBeginningTogether) {
+  const Network ring = with([](Network& n) { n.topology = Topology::ring; });
+  const double even = seconds(Algorithm::direct, 512, ring, 512'000);
+  EXPECT_NEAR(seconds(Algorithm::direct, 512, ring, 512'001) / even, 1, 0.01);
 }
 
 TEST(SimulatedAllReduce, SharesAHostsLinkOnTwoLevels) {
