@@ -9,7 +9,7 @@ namespace lockstep::collective {
 namespace {
 
 // Above this, two waits cost less than everyone reading everything.
-constexpr size_t kMostThroughMailboxes = 16 * 1024;
+constexpr size_t kMostThroughMailboxes = 4 * 1024;
 
 struct Bytes {
   size_t begin;
@@ -31,8 +31,8 @@ Bytes slice_of(size_t bytes, int world, int rank) {
 void SharedDirect::all_reduce(const transport::Label& label, const Task& task,
                               transport::Transport& transport, Deadline deadline) {
   const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
-  const size_t most_terms = task.all_widths.size();
-  if (bytes * most_terms <= kMostThroughMailboxes) return through_mailboxes(label, task, deadline);
+  const size_t terms = std::max(task.all_widths.size(), static_cast<size_t>(board_.world()));
+  if (bytes * terms <= kMostThroughMailboxes) return through_mailboxes(label, task, deadline);
   Task shared = task;
   shared.terms = shared_terms(task, transport);
   in_place(label, shared, deadline);

@@ -19,7 +19,7 @@ class SharedDirect {
 
   struct Task {
     std::span<std::byte* const> terms;    ///< this rank's, the first is its bucket
-    std::span<const int64_t> all_widths;  ///< shards in each term of rank 0, rank 1, ...
+    std::span<const int64_t> all_widths;  ///< shards in each term of rank 0, rank 1, ...; none: 1
     int64_t count = 0;
     Type type = Type::f32;
     Operation operation = Operation::sum;
