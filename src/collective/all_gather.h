@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "collective/plan.h"
@@ -16,6 +15,6 @@ using Share = std::vector<Range>;
 Plan all_gather(int world, int64_t count);
 
 /// The same for any shares, by rank, that cut the bucket.
-Plan all_gather(std::shared_ptr<const std::vector<Share>> shares, int64_t count);
+Plan all_gather(const std::vector<Share>& shares, int64_t count);
 
 }  // namespace lockstep::collective

@@ -139,7 +139,7 @@ Plan halving_doubling(const std::shared_ptr<const Start>& start) {
   const Plan scatter = scatter_shares(start, shares);
   const bool perfect = start->world() == 1 << start->tree().depth();
   if (perfect) return sequence(scatter, backwards(scatter));
-  return sequence(scatter, all_gather({shares, &shares->back()}, start->count()));
+  return sequence(scatter, all_gather(shares->back(), start->count()));
 }
 
 }  // namespace lockstep::collective
