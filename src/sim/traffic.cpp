@@ -41,8 +41,9 @@ class RangeMaximum {
   }
 
   double operator()(LinkRange run) const {
-    const auto row = static_cast<size_t>(std::bit_width(static_cast<unsigned>(run.size())) - 1);
-    return std::max(rows_[row][run.begin], rows_[row][run.end - (1 << row)]);
+    const auto width = std::bit_floor(static_cast<unsigned>(run.size()));
+    const std::vector<double>& row = rows_[static_cast<size_t>(std::countr_zero(width))];
+    return std::max(row[run.begin], row[run.end - static_cast<int>(width)]);
   }
 
  private:
@@ -97,7 +98,7 @@ void Traffic::carry_together(std::vector<Message>& messages, double begin, int64
     free_[link] = std::max(begin, free_[link]) +
                   static_cast<double>(load) / links_.bytes_per_second(static_cast<int>(link));
   }
-  constexpr int kTableWorth = 32;
+  constexpr int64_t kTableWorth = 32;
   if (hops > kTableWorth * links_.size() && hops > kTableWorth * std::ssize(messages))
     return end_with_links(messages, links_, RangeMaximum(free_));
   end_with_links(messages, links_, [this](LinkRange run) {
@@ -164,9 +165,8 @@ double Traffic::share(std::span<int> crossing, std::vector<Message>& messages, i
 }
 
 std::vector<double> Traffic::busy() const {
-  std::vector<double> seconds;
-  for (int link = 0; link < links_.size(); ++link)
-    seconds.push_back(static_cast<double>(bytes_[link]) / links_.bytes_per_second(link));
+  std::vector<double> seconds(bytes_.begin(), bytes_.end());
+  for (int link = 0; link < links_.size(); ++link) seconds[link] /= links_.bytes_per_second(link);
   return seconds;
 }
 
