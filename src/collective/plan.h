@@ -33,7 +33,7 @@ struct Receive {
   Range range;
 };
 
-/// into = into + from (or min, max), element by element.
+/// into = into + from (or min, max), element by element. What was in `from` is not read again.
 struct Fold {
   Slot into;
   Slot from;
