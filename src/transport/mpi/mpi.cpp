@@ -1,13 +1,14 @@
 #include "transport/mpi.h"
 
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <sstream>
 
 #include "transport/engine.h"
@@ -43,6 +44,14 @@ MPI_Op operator_of(Operation operation) {
   if (operation == Operation::min) return MPI_MIN;
   if (operation == Operation::max) return MPI_MAX;
   return MPI_SUM;
+}
+
+// A launcher that is told to abort may drop what it has not read of our stderr yet.
+void let_launcher_read_stderr() {
+  int unread = 0;
+  const Deadline deadline = Deadline::in(1);
+  while (ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0 && !deadline.passed())
+    sched_yield();
 }
 
 class MpiEngine final : public Engine {
@@ -104,7 +113,7 @@ class Mpi final : public Transport {
     mpi::Library::get().give_up();
     std::fprintf(stderr, "lockstep: %s gives up: %s\n",
                  peers()[static_cast<size_t>(rank())].text().c_str(), why.c_str());
-    std::fflush(stderr);
+    let_launcher_read_stderr();
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
 
