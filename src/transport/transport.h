@@ -67,6 +67,7 @@ struct Memory {
   size_t bytes = 0;
 };
 
+class Engine;
 class SharedBoard;
 
 /// Carries messages between the ranks of a group. Messages from one rank to another arrive in the
@@ -102,6 +103,9 @@ class Transport {
 
   /// Where all ranks see each other's memory; nothing where they do not.
   virtual SharedBoard* shared_board() { return nullptr; }
+
+  /// The collectives that a transport brings along; nothing where it brings none.
+  virtual Engine* engine() { return nullptr; }
 };
 
 }  // namespace lockstep::transport

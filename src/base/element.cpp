@@ -1,4 +1,4 @@
-#include "collective/element.h"
+#include "base/element.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include "base/nearest.h"
 #include "lockstep/error.h"
 
-namespace lockstep::collective {
+namespace lockstep {
 namespace {
 
 size_t find(const std::string& name, const std::vector<std::string>& names, const char* what) {
@@ -50,4 +50,4 @@ Operation parse_operation(const std::string& name) {
   return static_cast<Operation>(find(name, operation_names(), "operation"));
 }
 
-}  // namespace lockstep::collective
+}  // namespace lockstep
