@@ -94,7 +94,7 @@ void Doorman::accept_all() {
         {std::move(socket), HostHandshake(key_, expects_), Deadline::in(kHandshakeSeconds)});
     const auto stranger = std::prev(strangers_.end());
     by_descriptor_[descriptor] = stranger;
-    if (stranger->handshake.advance(descriptor) == Progress::failed)
+    if (stranger->handshake.challenge(descriptor) == Progress::failed)
       drop(stranger, stranger->handshake.trouble());
   }
 }

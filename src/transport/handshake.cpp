@@ -80,9 +80,11 @@ Progress HostHandshake::fail(const char* trouble) {
   return Progress::failed;
 }
 
+Progress HostHandshake::challenge(int socket) {
+  return send_whole(socket, encode(challenge_)) ? Progress::going : fail("hung up");
+}
+
 Progress HostHandshake::advance(int socket) {
-  if (!challenged_ && !send_whole(socket, encode(challenge_))) return fail("hung up");
-  challenged_ = true;
   const Progress read = fill(socket, arrived_, arrived_bytes_, kAnswerBytes);
   if (read == Progress::failed) return fail("hung up");
   if (read == Progress::going) return read;
@@ -118,7 +120,7 @@ Progress GuestHandshake::advance(int socket) {
     const Progress read = fill(socket, arrived_, arrived_bytes_, kChallengeBytes);
     if (read == Progress::failed) return fail("hung up before the handshake");
     if (read == Progress::going) return read;
-    if (const Progress sent = answer_challenge(socket); sent == Progress::failed) return sent;
+    if (answer_challenge(socket) == Progress::failed) return Progress::failed;
   }
   const Progress read = fill(socket, arrived_, arrived_bytes_, kReplyBytes);
   if (read == Progress::failed) return fail("hung up during the handshake");

@@ -33,7 +33,9 @@ class HostHandshake {
   /// Both must outlive it.
   HostHandshake(const std::string& key, const Expects& expects);
 
-  /// Moves what can be moved without waiting.
+  /// The first word, once.
+  Progress challenge(int socket);
+  /// Moves what can be moved without waiting, until it is done or has failed.
   Progress advance(int socket);
 
   const Identity& identity() const { return answer_.identity; }
@@ -47,7 +49,6 @@ class HostHandshake {
   const Expects* expects_;
   Challenge challenge_;
   Answer answer_;
-  bool challenged_ = false;
   std::array<std::byte, kAnswerBytes> arrived_ = {};
   size_t arrived_bytes_ = 0;
   const char* trouble_ = "said nothing";
