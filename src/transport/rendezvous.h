@@ -20,6 +20,9 @@ class Rendezvous {
   /// Every rank gives a text and gets everyone's, by rank. All ranks call it equally often. Throws
   /// Timeout with the ranks that did not come, PeerLost with one that went.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
+
+  /// The address at which others reach this rank's machine; "" when the rendezvous does not know.
+  virtual std::string address() const { return ""; }
 };
 
 /// A rendezvous of some ranks of another, which all ranks of that one must hold at the same time,

@@ -1,0 +1,185 @@
+#include "transport/tcp_rendezvous.h"
+
+#include "expect_error.h"
+#include "transport/child_process.h"
+#include "transport/tcp_worlds.h"
+
+namespace lockstep::transport {
+namespace {
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(TcpRendezvous, GathersEveryonesTextInWorldsOfOneToFive) {
+  for (int world = 1; world <= 5; ++world) {
+    const uint16_t port = free_port();
+    expect_nothing(play(world, [&](int rank) {
+      const auto meeting = meet_over_tcp(meeting_of(rank, world, port));
+      EXPECT_EQ(meeting->rank(), rank);
+      EXPECT_EQ(meeting->world(), world);
+      for (int round = 0; round < 3; ++round) {
+        const auto text = [&](int of) {
+          return std::string(static_cast<size_t>(of * 100000), 'x') + std::to_string(of + round);
+        };
+        const std::vector<std::string> texts = meeting->gather(text(rank));
+        ASSERT_EQ(texts.size(), static_cast<size_t>(world));
+        for (int of = 0; of < world; ++of) EXPECT_EQ(texts[static_cast<size_t>(of)], text(of));
+      }
+    }));
+  }
+}
+
+TEST(TcpRendezvous, MeetsOverIpv6WhereTheMachineHasIt) {
+  const std::vector<std::string> addresses = interface_addresses();
+  if (std::find(addresses.begin(), addresses.end(), "::1") == addresses.end())
+    GTEST_SKIP() << "this machine has no IPv6 loopback address";
+  const uint16_t port = free_port();
+  expect_nothing(play(2, [&](int rank) {
+    Meeting meeting = meeting_of(rank, 2, port);
+    meeting.host = "::1";
+    EXPECT_EQ(meet_over_tcp(meeting)->gather("hello").size(), 2U);
+  }));
+}
+
+TEST(TcpRendezvous, APortInUseIsNamedWithWhatToDo) {
+  const Descriptor taken = listen_at("127.0.0.1", 0);
+  const uint16_t port = local_address(taken.get()).port();
+  expect_bad_input([&] { meet_over_tcp(meeting_of(0, 2, port)); },
+                   {"127.0.0.1:" + std::to_string(port), "in use", "choose another port"});
+}
+
+TEST(TcpRendezvous, AMasterThatIsNotThereIsATimeoutThatNamesAddressAndCause) {
+  const uint16_t port = free_port();
+  const std::string message =
+      message_of<Timeout>([&] { meet_over_tcp(meeting_of(1, 2, port, 0.2)); });
+  EXPECT_TRUE(has(message, "127.0.0.1:" + std::to_string(port))) << message;
+  EXPECT_TRUE(has(message, "Connection refused")) << message;
+}
+
+TEST(TcpRendezvous, AHostThatDoesNotExistIsBadInput) {
+  Meeting meeting = meeting_of(1, 2, 29500);
+  meeting.host = "no-such-host.invalid";
+  try {
+    meeting.seconds = 0.5;
+    meet_over_tcp(meeting);
+    FAIL();
+  } catch (const BadInput& error) {
+    EXPECT_TRUE(has(error.what(), "no-such-host.invalid")) << error.what();
+  } catch (const Timeout& error) {  // where no name service answers at all
+    EXPECT_TRUE(has(error.what(), "no-such-host.invalid")) << error.what();
+  }
+}
+
+TEST(TcpRendezvous, MissingRanksAreNamedOnAllThatCame) {
+  const uint16_t port = free_port();
+  const std::vector<int> present = {0, 2};
+  const auto thrown = play(
+      2, [&](int i) { meet_over_tcp(meeting_of(present[static_cast<size_t>(i)], 4, port, 0.5)); });
+  for (const std::exception_ptr& one : thrown) {
+    try {
+      rethrow(one);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Timeout& error) {
+      EXPECT_EQ(error.ranks(), (std::vector<int>{1, 3})) << error.what();
+    }
+  }
+}
+
+TEST(TcpRendezvous, ARankThatDoesNotGatherIsNamedOnAllOthers) {
+  const uint16_t port = free_port();
+  std::vector<std::unique_ptr<Rendezvous>> meetings(3);
+  expect_nothing(play(3, [&](int rank) {
+    meetings[static_cast<size_t>(rank)] = meet_over_tcp(meeting_of(rank, 3, port, 0.5));
+  }));
+  const auto thrown =
+      play(2, [&](int rank) { meetings[static_cast<size_t>(rank)]->gather("here"); });
+  for (const std::exception_ptr& one : thrown) {
+    try {
+      rethrow(one);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Timeout& error) {
+      EXPECT_EQ(error.ranks(), std::vector<int>{2}) << error.what();
+    }
+  }
+}
+
+TEST(TcpRendezvous, TwoWorkersWithOneRankAreAMismatchForAllThatCame) {
+  const uint16_t port = free_port();
+  const std::vector<int> ranks = {0, 1, 1};
+  const auto thrown =
+      play(3, [&](int i) { meet_over_tcp(meeting_of(ranks[static_cast<size_t>(i)], 4, port)); });
+  for (const std::exception_ptr& one : thrown) {
+    const std::string message = message_of<Mismatch>([&] { rethrow(one); });
+    EXPECT_TRUE(has(message, "two workers say they are rank 1")) << message;
+  }
+}
+
+TEST(TcpRendezvous, DifferentWorldSizesAreAMismatchForAllThatCame) {
+  const uint16_t port = free_port();
+  const std::vector<int> worlds = {4, 4, 3};
+  const auto thrown = play(3, [&](int rank) {
+    meet_over_tcp(meeting_of(rank, worlds[static_cast<size_t>(rank)], port));
+  });
+  int told = 0;
+  for (const std::exception_ptr& one : thrown) {
+    try {
+      rethrow(one);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Mismatch& error) {
+      EXPECT_TRUE(has(error.what(), "world of 3")) << error.what();
+      EXPECT_TRUE(has(error.what(), "world of 4")) << error.what();
+      ++told;
+    } catch (const Timeout&) {  // came when rank 0 had gone already
+    }
+  }
+  EXPECT_GE(told, 2);
+}
+
+TEST(TcpRendezvous, ARankOutOfRangeIsBadInput) {
+  expect_bad_input([] { meet_over_tcp(meeting_of(3, 3, 29500)); }, {"rank 3", "0 to 2"});
+  expect_bad_input([] { meet_over_tcp(meeting_of(-1, 3, 29500)); }, {"rank -1"});
+  expect_bad_input([] { meet_over_tcp(meeting_of(0, 0, 29500)); }, {"world size 0"});
+}
+
+TEST(TcpRendezvous, ARankThatDiesWhileOthersWaitIsNamedOnAll) {
+  const uint16_t port = free_port();
+  const auto joins = [&](int rank) {
+    return [=](const ChildProcess::Say& say) {
+      try {
+        const auto meeting = meet_over_tcp(meeting_of(rank, 3, port));
+        say("met");
+        if (rank == 2) pause();
+        meeting->gather("here");
+      } catch (const PeerLost& error) {
+        say(fmt::format("lost {}: {}", error.rank(), error.what()));
+      }
+    };
+  };
+  ChildProcess host(joins(0));
+  ChildProcess guest(joins(1));
+  ChildProcess victim(joins(2));
+  for (ChildProcess* one : {&host, &guest, &victim}) ASSERT_EQ(one->line(), "met");
+  victim.send(SIGKILL);
+  for (ChildProcess* one : {&host, &guest}) {
+    const std::string line = one->line();
+    EXPECT_TRUE(line.starts_with("lost 2: rank 2 (")) << line;
+    EXPECT_TRUE(has(line, std::to_string(victim.pid()))) << line;
+  }
+}
+
+TEST(TcpRendezvous, WhenRankZeroDiesTheOthersAreTold) {
+  const uint16_t port = free_port();
+  ChildProcess host([&](const ChildProcess::Say& say) {
+    const auto meeting = meet_over_tcp(meeting_of(0, 2, port));
+    say("met");
+    pause();
+  });
+  const auto meeting = meet_over_tcp(meeting_of(1, 2, port));
+  ASSERT_EQ(host.line(), "met");
+  host.send(SIGKILL);
+  EXPECT_THROW(meeting->gather("here"), PeerLost);
+}
+
+}  // namespace
+}  // namespace lockstep::transport
