@@ -257,16 +257,6 @@ TEST(Explain, SketchesTheRoundsOfAnAlgorithm) {
       << outcome.out;
 }
 
-TEST(Explain, KnowsThatARingOfLinksSuitsARing) {
-  const auto time_on = [](const std::string& topology) {
-    const Outcome outcome = lockstep_command({"explain", "all_reduce", "-n", "8", "--algorithm",
-                                              "ring", "--topology", topology, "--json"});
-    return outcome.out.substr(std::min(outcome.out.find("\"time_us\""), outcome.out.size()));
-  };
-  EXPECT_FALSE(time_on("ring").empty());
-  EXPECT_EQ(time_on("ring"), time_on("switch"));
-}
-
 TEST(Data, ListShowsEverySourceAndHowToGetIt) {
   const Outcome outcome = lockstep_command({"data", "list", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
