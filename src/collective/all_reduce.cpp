@@ -14,23 +14,35 @@
 #include "lockstep/error.h"
 
 namespace lockstep::collective {
+namespace {
+
+const std::string kEngine = "engine";
+
+}  // namespace
+
 const std::vector<std::string>& algorithm_names() {
   static const std::vector<std::string> names = {"one_to_all",       "tree",  "butterfly", "ring",
                                                  "halving_doubling", "direct"};
   return names;
 }
 
+const std::string& name_of(Algorithm algorithm) {
+  return algorithm == Algorithm::engine ? kEngine
+                                        : algorithm_names()[static_cast<size_t>(algorithm)];
+}
+
 Algorithm parse_algorithm(const std::string& name) {
+  if (name == kEngine) return Algorithm::engine;
   const auto& names = algorithm_names();
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end())
-    throw BadInput("algorithm '{}': no such algorithm{}; there are: {}", name,
-                   did_you_mean(name, names), fmt::join(names, ", "));
+    throw BadInput("algorithm '{}': no such algorithm{}; there are: {}, {}", name,
+                   did_you_mean(name, names), fmt::join(names, ", "), kEngine);
   return static_cast<Algorithm>(found - names.begin());
 }
 
 bool is_canonical(Algorithm algorithm) {
-  return algorithm != Algorithm::ring;
+  return algorithm != Algorithm::ring && algorithm != Algorithm::engine;
 }
 
 Plan all_reduce(Algorithm algorithm, const Shards& shards, int64_t count) {
@@ -50,6 +62,8 @@ Plan all_reduce(Algorithm algorithm, const Shards& shards, int64_t count) {
       return ring(shards, count);
     case Algorithm::direct:
       return direct(shards, count);
+    case Algorithm::engine:
+      throw BadInput("algorithm engine: it is the transport's own and has no plan to look at");
   }
   throw Error("no such algorithm");
 }

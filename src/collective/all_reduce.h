@@ -9,16 +9,19 @@
 
 namespace lockstep::collective {
 
-enum class Algorithm { one_to_all, tree, butterfly, ring, halving_doubling, direct };
+/// `engine` is the transport's own, such as MPI_Allreduce; all others are plans.
+enum class Algorithm { one_to_all, tree, butterfly, ring, halving_doubling, direct, engine };
 
-/// "one_to_all", "tree", ...; in the order of Algorithm.
+/// "one_to_all", "tree", ...; in the order of Algorithm, those that are plans.
 const std::vector<std::string>& algorithm_names();
+
+const std::string& name_of(Algorithm algorithm);
 
 /// Throws BadInput with the nearest name.
 Algorithm parse_algorithm(const std::string& name);
 
 /// Whether the algorithm adds along the canonical tree, so that its bits are those of every other
-/// one that does. `ring` adds in an order of its own.
+/// one that does. `ring` and `engine` add in orders of their own.
 bool is_canonical(Algorithm algorithm);
 
 /// Every rank's bucket of `count` elements becomes the sum over all shards. Any number of ranks,

@@ -26,7 +26,9 @@ std::string describe(const transport::Label& label) {
   const auto collective = static_cast<Collective>(byte(0));
   std::string text = fmt::format("{} number {}", name_at(collective_names(), byte(0)), words[0]);
   if (collective == Collective::all_reduce)
-    text += fmt::format(" ({})", name_at(algorithm_names(), byte(8)));
+    text += fmt::format(" ({})", byte(8) > static_cast<uint64_t>(Algorithm::engine)
+                                     ? "unknown"
+                                     : name_of(static_cast<Algorithm>(byte(8))));
   text += fmt::format(" of {} {}", words[2], name_at(type_names(), byte(24)));
   const bool reduces = collective == Collective::all_reduce || collective == Collective::reduce ||
                        collective == Collective::reduce_scatter;

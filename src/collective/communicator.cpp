@@ -4,7 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#include "collective/slice.h"
+#include "collective/reduce.h"
+#include "collective/two_level.h"
+#include "transport/engine.h"
 
 namespace lockstep::collective {
 namespace {
@@ -28,6 +30,14 @@ size_t round_up(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Whether several hosts have several ranks each, in the order of ranks.
+bool are_two_levels(std::vector<int> hosts) {
+  const bool in_order = std::is_sorted(hosts.begin(), hosts.end());
+  const size_t ranks = hosts.size();
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return in_order && hosts.size() > 1 && hosts.size() < ranks;
+}
+
 std::vector<int64_t> key_of(const Request& request) {
   std::vector<int64_t> key = {static_cast<int64_t>(request.collective),
                               static_cast<int64_t>(request.algorithm), request.count, request.root,
@@ -44,6 +54,7 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
     : transport_(std::move(transport)),
       options_(with_choice(std::move(options), *transport_)),
       one_each_(Shards::even(transport_->world(), transport_->world())),
+      in_two_levels_(are_two_levels(transport_->hosts())),
       letters_(static_cast<size_t>(transport_->world())) {
   if (transport_->shared_board() != nullptr && world() > 1)
     shared_direct_.emplace(*transport_->shared_board());
@@ -110,6 +121,8 @@ void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& s
     check_terms(terms, shards);
     if (call.algorithm == Algorithm::direct && shared_direct_)
       in_shared_memory(call, terms, shards);
+    else if (call.algorithm == Algorithm::engine)
+      by_engine(call, terms);
     else
       by_program(call, terms, shards);
   });
@@ -158,11 +171,32 @@ void Communicator::by_program(const Call& call, std::span<const Buffer> terms,
   bytes_sent_ += program.sent() * static_cast<int64_t>(bytes_of(call.type));
 }
 
+void Communicator::by_engine(const Call& call, std::span<const Buffer> terms) {
+  transport::Engine* const engine = transport_->engine();
+  if (engine == nullptr)
+    throw BadInput("algorithm engine: transport {} has no all-reduce of its own; mpi has",
+                   transport_->name());
+  if (terms.size() != 1)
+    throw BadInput("algorithm engine: rank {} has {} terms; it adds one a rank", rank(),
+                   terms.size());
+  engine->all_reduce(terms[0].data, call.count, call.type, call.operation,
+                     Deadline::in(options_.timeout_seconds));
+  if (call.operation == Operation::mean)
+    divider(call.type)(terms[0].data, terms[0].bytes(), call.shards);
+  bytes_sent_ += 2 * static_cast<int64_t>(terms[0].bytes()) * (world() - 1) / world();
+}
+
+Plan Communicator::plan_for(const Request& request) const {
+  if (request.collective == Collective::all_reduce && in_two_levels_)
+    return two_level(transport_->hosts(), request.algorithm, request.shards, request.count);
+  return plan_of(request);
+}
+
 const Program& Communicator::program_for(const Request& request) {
   std::vector<int64_t> key = key_of(request);
   if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
   if (programs_.size() >= kMostPrograms) programs_.clear();
-  return programs_.emplace(std::move(key), Program(plan_of(request), rank())).first->second;
+  return programs_.emplace(std::move(key), Program(plan_for(request), rank())).first->second;
 }
 
 // Terms come first; the scratch slots that the program uses follow one another in one memory.

@@ -96,6 +96,8 @@ class Communicator {
   void check_terms(std::span<const Buffer> terms, const Shards& shards) const;
   void in_shared_memory(const Call& call, std::span<const Buffer> terms, const Shards& shards);
   void by_program(const Call& call, std::span<const Buffer> terms, const Shards& shards);
+  void by_engine(const Call& call, std::span<const Buffer> terms);
+  Plan plan_for(const Request& request) const;
   const Program& program_for(const Request& request);
   std::vector<std::byte*> lay_out(const Program& program, std::span<const Buffer> terms);
 
@@ -106,6 +108,7 @@ class Communicator {
   const std::unique_ptr<transport::Transport> transport_;
   const CommunicatorOptions options_;
   const Shards one_each_;  ///< a shard a rank
+  const bool in_two_levels_;
   std::atomic<int64_t> bytes_sent_ = 0;
   std::atomic<bool> gave_up_ = false;
 

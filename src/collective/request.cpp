@@ -23,6 +23,7 @@ Plan broadcast_as_asked(const Request& request) {
     case Algorithm::ring:
     case Algorithm::halving_doubling:
     case Algorithm::direct:
+    case Algorithm::engine:
       return broadcast_slices(request.shards.world(), request.count, request.root);
   }
   throw Error("no such algorithm");

@@ -35,6 +35,7 @@ class GroupRendezvous : public Rendezvous {
   int rank() const override { return rank_; }
   int world() const override { return static_cast<int>(members_.size()); }
   int job_rank() const override { return parent_.job_rank(); }
+  std::string address() const override { return parent_.address(); }
   std::vector<std::string> gather(const std::string& text) override;
 
  private:

@@ -104,6 +104,13 @@ class Transport {
   /// Where all ranks see each other's memory; nothing where they do not.
   virtual SharedBoard* shared_board() { return nullptr; }
 
+  /// By rank, the number of its host, where messages inside a host cost less than others; else
+  /// nothing.
+  virtual const std::vector<int>& hosts() const {
+    static const std::vector<int> kAllAlike;
+    return kAllAlike;
+  }
+
   /// The collectives that a transport brings along; nothing where it brings none.
   virtual Engine* engine() { return nullptr; }
 };

@@ -24,6 +24,8 @@ int rounds_by_formula(Algorithm algorithm, int world, int height) {
       return height;
     case Algorithm::direct:
       return world > 1 ? 2 : 0;
+    case Algorithm::engine:
+      break;
   }
   return -1;
 }
