@@ -1,5 +1,8 @@
 #include "transport/tcp.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +43,13 @@ Part part_of(size_t bytes, size_t index, size_t count) {
   const size_t each = (blocks + count - 1) / count * 64;
   const size_t begin = std::min(bytes, index * each);
   return {begin, std::min(bytes, begin + each) - begin};
+}
+
+void set_congestion_control(const Descriptor& socket, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                   static_cast<socklen_t>(name.size())) == 0)
+      return;
 }
 
 class Tcp : public Transport {
@@ -92,8 +102,10 @@ Tcp::Tcp(int rank, Mesh mesh, const TcpOptions& options)
       staging_(kStaging),
       heart_(rank, peers_, std::move(mesh.control), options.silence_seconds) {
   for (size_t peer = 0; peer < peers_.size(); ++peer)
-    for (Descriptor& socket : mesh.data[peer])
+    for (Descriptor& socket : mesh.data[peer]) {
+      set_congestion_control(socket, options.congestion);
       streams_[peer].emplace_back(std::move(socket), static_cast<int>(peer), &peers_[peer]);
+    }
 }
 
 void Tcp::exchange(const Label& label, std::span<const Outgoing> outgoing,

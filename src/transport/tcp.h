@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "transport/doorman.h"
 #include "transport/rendezvous.h"
@@ -18,6 +19,10 @@ struct TcpOptions {
   double silence_seconds = 10;
   /// How long to try to connect all ranks with each other.
   double connect_seconds = 30;
+  /// The congestion controls to use, the first that the system allows; none of them: its own. Ranks
+  /// send both ways at once, and under BBR one direction starves while the other's data hold up its
+  /// acknowledgements.
+  std::vector<std::string> congestion = {"cubic", "reno"};
   /// The address of the interface to use, when the one towards the master is not right.
   std::string bind;
   Log log;
