@@ -24,7 +24,7 @@ size_t largest_payload(FrameKind kind) {
     case FrameKind::roster:
       return kLongestRoster;
     case FrameKind::failure:
-      return kLongestMessage + 4 * kLargestWorld + 64;
+      return kLongestMessage + size_t{4} * kLargestWorld + 64;
   }
   return 0;
 }
