@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,17 +12,23 @@
 #include "base/nearest.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "collective/sketch.h"
 #include "lockstep/error.h"
+#include "sim/simulate.h"
 
 namespace lockstep::cli {
 namespace {
 
 using collective::Algorithm;
-using collective::Cost;
-using collective::Network;
 using collective::Plan;
+using sim::Network;
+using sim::Timing;
+using sim::Topology;
 
 constexpr int64_t kElementBytes = 4;
+constexpr int64_t kMostBytes = int64_t{1} << 40;  // sums over all ranks stay below 2^63
+constexpr int kMostDrawn = 64;                    // workers in a picture
+constexpr int kMostListed = 100;                  // messages
 
 struct ExplainFlags {
   std::string operation;
@@ -29,6 +36,14 @@ struct ExplainFlags {
   std::string bytes = "25MiB";
   double latency_us = 50;
   double gigabits = 1;
+  std::string topology = "switch";
+  std::optional<int> workers_per_host;
+  double host_latency_us = 1;
+  double host_gigabits = 40;
+  double overhead_us = 0;
+  std::optional<double> reduce_gigabytes;
+  std::string eager = "0";
+  bool half_duplex = false;
   std::optional<std::string> algorithm;
   std::optional<std::string> svg;
   bool json = false;
@@ -39,29 +54,77 @@ std::string readable_time(double seconds) {
   return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
 }
 
-void print_row(const std::string& name, const Cost& cost, bool json, int64_t bytes, int world) {
+// The share of the time that the busiest link is busy.
+double busiest(const Timing& timing) {
+  if (timing.seconds == 0) return 0;
+  return *std::max_element(timing.link_busy.begin(), timing.link_busy.end()) / timing.seconds;
+}
+
+void print_row(const std::string& name, const Timing& timing) {
+  fmt::print("{:<17} {:>6} {:>11} {:>12} {:>11} {:>5.0f} %   {}\n", name, timing.rounds,
+             format_count(timing.messages), format_bytes(timing.bytes_most),
+             readable_time(timing.seconds), 100 * busiest(timing),
+             collective::formula(collective::parse_algorithm(name)));
+}
+
+void print_json(const std::string& name, const Timing& timing, const ExplainFlags& flags) {
   const Algorithm algorithm = collective::parse_algorithm(name);
-  if (json) {
-    const nlohmann::ordered_json row = {{"op", "all_reduce"},
-                                        {"algorithm", name},
-                                        {"workers", world},
-                                        {"bytes", bytes},
-                                        {"rounds", cost.rounds},
-                                        {"messages", cost.messages},
-                                        {"bytes_sent_most", cost.bytes_most},
-                                        {"time_us", cost.seconds * 1e6},
-                                        {"canonical", collective::is_canonical(algorithm)}};
-    fmt::print("{}\n", row.dump());
-  } else {
-    fmt::print("{:<17} {:>6} {:>11} {:>12} {:>11}   {}\n", name, cost.rounds,
-               format_count(cost.messages), format_bytes(cost.bytes_most),
-               readable_time(cost.seconds), collective::formula(algorithm));
-  }
+  const nlohmann::ordered_json row = {{"op", flags.operation},
+                                      {"algorithm", name},
+                                      {"workers", flags.world},
+                                      {"bytes", parse_bytes(flags.bytes)},
+                                      {"topology", flags.topology},
+                                      {"rounds", timing.rounds},
+                                      {"messages", timing.messages},
+                                      {"bytes_sent_most", timing.bytes_most},
+                                      {"bytes_sent", timing.bytes_total},
+                                      {"time_us", timing.seconds * 1e6},
+                                      {"busiest_link", busiest(timing)},
+                                      {"formula", collective::formula(algorithm)},
+                                      {"canonical", collective::is_canonical(algorithm)}};
+  fmt::print("{}\n", row.dump());
 }
 
 Plan plan_of(const std::string& name, const ExplainFlags& flags) {
   const int64_t count = parse_bytes(flags.bytes) / kElementBytes;
   return collective::all_reduce(collective::parse_algorithm(name), flags.world, count);
+}
+
+Network network_of(const ExplainFlags& flags) {
+  Network network{.topology = sim::parse_topology(flags.topology),
+                  .duplex = flags.half_duplex ? sim::Duplex::half : sim::Duplex::full,
+                  .latency = flags.latency_us * 1e-6,
+                  .bytes_per_second = flags.gigabits * 1e9 / 8,
+                  .overhead = flags.overhead_us * 1e-6,
+                  .eager_bytes = parse_bytes(flags.eager),
+                  .workers_per_host = flags.workers_per_host.value_or(1),
+                  .host_latency = flags.host_latency_us * 1e-6,
+                  .host_bytes_per_second = flags.host_gigabits * 1e9 / 8};
+  if (flags.reduce_gigabytes) network.reduce_bytes_per_second = *flags.reduce_gigabytes * 1e9;
+  return network;
+}
+
+void check_network(const ExplainFlags& flags) {
+  if (!(flags.latency_us >= 0) || !(flags.gigabits > 0))
+    throw BadInput("--latency {} --bandwidth {}: expected at least 0 us and more than 0 Gbit/s",
+                   flags.latency_us, flags.gigabits);
+  if (!(flags.host_latency_us >= 0) || !(flags.host_gigabits > 0))
+    throw BadInput(
+        "--host-latency {} --host-bandwidth {}: expected at least 0 us and more than 0 Gbit/s",
+        flags.host_latency_us, flags.host_gigabits);
+  if (!(flags.overhead_us >= 0))
+    throw BadInput("--overhead {}: expected at least 0 us", flags.overhead_us);
+  if (flags.reduce_gigabytes && !(*flags.reduce_gigabytes > 0))
+    throw BadInput("--reduce-speed {}: expected more than 0 GB/s", *flags.reduce_gigabytes);
+  const bool hosts = sim::parse_topology(flags.topology) == Topology::two_level;
+  if (hosts && !flags.workers_per_host)
+    throw BadInput("--topology two_level: say how many workers a host has, --workers-per-host");
+  if (!hosts && flags.workers_per_host)
+    throw BadInput("--workers-per-host {}: a {} has no hosts; expected --topology two_level",
+                   *flags.workers_per_host, flags.topology);
+  if (flags.workers_per_host && *flags.workers_per_host < 1)
+    throw BadInput("--workers-per-host {}: expected at least 1", *flags.workers_per_host);
+  sim::check(network_of(flags));
 }
 
 void check(const ExplainFlags& flags) {
@@ -71,40 +134,92 @@ void check(const ExplainFlags& flags) {
                    did_you_mean(flags.operation, operations));
   if (flags.world < 1 || flags.world > 4096)
     throw BadInput("-n {}: expected 1 to 4096 workers", flags.world);
-  if (!(flags.latency_us >= 0) || !(flags.gigabits > 0))
-    throw BadInput("--latency {} --bandwidth {}: expected at least 0 us and more than 0 Gbit/s",
-                   flags.latency_us, flags.gigabits);
-  parse_bytes(flags.bytes);
+  if (parse_bytes(flags.bytes) > kMostBytes)
+    throw BadInput("--bytes {}: expected at most {}", flags.bytes, format_bytes(kMostBytes));
+  check_network(flags);
   if (flags.algorithm) collective::parse_algorithm(*flags.algorithm);
   if (flags.svg && !flags.algorithm)
     throw BadInput("--svg {}: say what to draw with --algorithm", *flags.svg);
+  if (flags.svg && flags.world > kMostDrawn)
+    throw BadInput("--svg {}: -n {}: expected at most {} workers in a picture", *flags.svg,
+                   flags.world, kMostDrawn);
+}
+
+std::string describe(const ExplainFlags& flags) {
+  std::string text = fmt::format("all_reduce of {} on {} workers; {}, {} us latency, {} Gbit/s {}",
+                                 format_bytes(parse_bytes(flags.bytes)), flags.world,
+                                 flags.topology, flags.latency_us, flags.gigabits,
+                                 flags.half_duplex ? "one way at a time" : "both ways");
+  if (flags.workers_per_host)
+    text += fmt::format("\n{} workers a host, {} us latency and {} Gbit/s inside it",
+                        *flags.workers_per_host, flags.host_latency_us, flags.host_gigabits);
+  if (flags.overhead_us > 0)
+    text +=
+        fmt::format("\n{} us of processor time for each message, at both ends", flags.overhead_us);
+  if (flags.reduce_gigabytes) text += fmt::format("\nfolds at {} GB/s", *flags.reduce_gigabytes);
+  if (const int64_t eager = parse_bytes(flags.eager); eager > 0)
+    text += fmt::format("\nmessages up to {} do not wait for their receiver", format_bytes(eager));
+  return text;
+}
+
+void show_rounds(const std::string& name, int64_t messages, const ExplainFlags& flags) {
+  const Plan plan = plan_of(name, flags);
+  fmt::print("\n{}", sketch_rounds(plan));
+  if (flags.svg) {
+    write_file_atomically(*flags.svg,
+                          draw_rounds(plan, fmt::format("{} on {} workers", name, flags.world)));
+    fmt::print("\nits rounds are drawn in {}\n", *flags.svg);
+  } else if (messages <= kMostListed) {
+    fmt::print("\n{}", list_rounds(plan));
+  } else {
+    fmt::print("\n{} messages; up to {} are listed one by one\n", format_count(messages),
+               kMostListed);
+  }
 }
 
 int explain(const ExplainFlags& flags) {
   check(flags);
-  const Network network{flags.latency_us * 1e-6, flags.gigabits * 1e9 / 8};
+  const Network network = network_of(flags);
   const auto names =
       flags.algorithm ? std::vector{*flags.algorithm} : collective::algorithm_names();
-  const int64_t bytes = parse_bytes(flags.bytes);
   if (!flags.json)
-    fmt::print(
-        "all_reduce of {} on {} workers; {} us latency, {} Gbit/s both ways\n\n"
-        "{:<17} {:>6} {:>11} {:>12} {:>11}   {}\n",
-        format_bytes(bytes), flags.world, flags.latency_us, flags.gigabits, "algorithm", "rounds",
-        "messages", "sent at most", "time", "formula");
-  for (const std::string& name : names)
-    print_row(name, cost_of(plan_of(name, flags), kElementBytes, network), flags.json, bytes,
-              flags.world);
-  if (!flags.algorithm || flags.json) return 0;
-  const Plan plan = plan_of(*flags.algorithm, flags);
-  if (!flags.svg) {
-    fmt::print("\n{}", list_rounds(plan));
-    return 0;
+    fmt::print("{}\n\n{:<17} {:>6} {:>11} {:>12} {:>11} {:>7}   {}\n", describe(flags), "algorithm",
+               "rounds", "messages", "sent at most", "time", "busiest",
+               "formula on a plain switch");
+  for (const std::string& name : names) {
+    const Timing timing = simulate(plan_of(name, flags), kElementBytes, network);
+    if (flags.json)
+      print_json(name, timing, flags);
+    else
+      print_row(name, timing);
+    if (flags.algorithm && !flags.json) show_rounds(name, timing.messages, flags);
   }
-  write_file_atomically(*flags.svg,
-                        draw_rounds(plan, fmt::format("{} on {} workers", names[0], flags.world)));
-  fmt::print("\nits rounds are drawn in {}\n", *flags.svg);
   return 0;
+}
+
+void add_network_flags(CLI::App& app, ExplainFlags& flags) {
+  app.add_option("--latency", flags.latency_us, "of a message, in microseconds (default 50)")
+      ->type_name("US");
+  app.add_option("--bandwidth", flags.gigabits, "of a link, in Gbit/s (default 1)")
+      ->type_name("GBIT");
+  app.add_option("--topology", flags.topology, "switch (default), ring or two_level")
+      ->type_name("NAME");
+  app.add_option("--workers-per-host", flags.workers_per_host, "who share a host's link: two_level")
+      ->type_name("N");
+  app.add_option("--host-latency", flags.host_latency_us,
+                 "inside a host, in microseconds (default 1)")
+      ->type_name("US");
+  app.add_option("--host-bandwidth", flags.host_gigabits, "inside a host, in Gbit/s (default 40)")
+      ->type_name("GBIT");
+  app.add_option("--overhead", flags.overhead_us,
+                 "processor time of a message at each end, in microseconds (default 0)")
+      ->type_name("US");
+  app.add_option("--reduce-speed", flags.reduce_gigabytes,
+                 "of adding, in GB/s (default: takes no time)")
+      ->type_name("GB");
+  app.add_option("--eager", flags.eager, "messages up to this size do not wait for their receiver")
+      ->type_name("SIZE");
+  app.add_flag("--half-duplex", flags.half_duplex, "links carry one direction at a time");
 }
 
 }  // namespace
@@ -115,19 +230,18 @@ Command add_explain(CLI::App& parent) {
   app->add_option("OPERATION", flags->operation, "all_reduce")->required()->type_name("");
   app->add_option("-n,--workers", flags->world, "how many take part (default 4)")->type_name("N");
   app->add_option("--bytes", flags->bytes, "size of the bucket (default 25MiB)")->type_name("SIZE");
-  app->add_option("--latency", flags->latency_us, "of a message, in microseconds (default 50)")
-      ->type_name("US");
-  app->add_option("--bandwidth", flags->gigabits, "of a link, in Gbit/s (default 1)")
-      ->type_name("GBIT");
+  add_network_flags(*app, *flags);
   app->add_option("--algorithm", flags->algorithm, "one of them, with its rounds")
       ->type_name("NAME");
   app->add_option("--svg", flags->svg, "draw the rounds into this file")->type_name("FILE");
   app->add_flag("--json", flags->json, "one JSON object a line");
   app->footer(
-      "Times are of a model: rounds that begin together, and links that carry both directions.\n"
+      "Times are of a simulated network; docs/algorithms.md says what it models. 'busiest' is the\n"
+      "share of the time that the busiest link carries something.\n"
       "Examples:\n"
       "  lockstep explain all_reduce -n 8\n"
       "  lockstep explain all_reduce -n 4 --bytes 4KiB --latency 20 --bandwidth 10\n"
+      "  lockstep explain all_reduce -n 64 --topology two_level --workers-per-host 8\n"
       "  lockstep explain all_reduce -n 4 --algorithm ring --svg ring.svg");
   return {app, [flags] { return explain(*flags); }};
 }

@@ -1,24 +1,16 @@
 #pragma once
 
-#include <cstddef>
-#include <string>
-#include <vector>
+#include "base/element.h"
 
 namespace lockstep::collective {
 
-enum class Type { f32, f64, f16, bf16, i32, i64 };
-enum class Operation { sum, mean, min, max };
-
-size_t bytes_of(Type type);
-
-/// "f32", ..., in the order of Type; "sum", ..., in the order of Operation.
-const std::vector<std::string>& type_names();
-const std::vector<std::string>& operation_names();
-const std::string& name_of(Type type);
-const std::string& name_of(Operation operation);
-
-/// Throw BadInput with the nearest name.
-Type parse_type(const std::string& name);
-Operation parse_operation(const std::string& name);
+using lockstep::bytes_of;
+using lockstep::name_of;
+using lockstep::Operation;
+using lockstep::operation_names;
+using lockstep::parse_operation;
+using lockstep::parse_type;
+using lockstep::Type;
+using lockstep::type_names;
 
 }  // namespace lockstep::collective

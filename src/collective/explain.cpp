@@ -58,6 +58,8 @@ std::string formula(Algorithm algorithm) {
       return "2 log2(n) latency + 2 (n-1)/n size/bandwidth";
     case Algorithm::direct:
       return "2 latency + 2 (n-1)/n size/bandwidth";
+    case Algorithm::engine:
+      return "whatever the transport does";
   }
   return "";
 }

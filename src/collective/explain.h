@@ -4,11 +4,10 @@
 #include <string>
 
 #include "collective/all_reduce.h"
-#include "collective/cost.h"
 
 namespace lockstep::collective {
 
-/// The time an algorithm takes by its formula, in the words of `Network`:
+/// The time an algorithm takes on a switch whose links carry both directions, by its formula:
 /// "2 (n-1) (latency + size/n/bandwidth)".
 std::string formula(Algorithm algorithm);
 

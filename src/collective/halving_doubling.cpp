@@ -1,4 +1,4 @@
-// All-reduce in 2 ceil(log2 n) rounds that sends as little as can be, for any n.
+// All-reduce in about 2 log2 n rounds that sends as little as can be, for any n.
 //
 // A rank's *share* is the part of the bucket it is responsible for. Before level 0 every rank's
 // share is the whole bucket; after the last level the shares cut the bucket into n. The invariant:
@@ -8,23 +8,19 @@
 // overlap and the right rank the rest; each sends the other what it gives up. A share shrinks from
 // 1/p to 1/(p+q), so over all levels a rank sends 1 - 1/n of the bucket.
 //
-// Then the shares are gathered. On a power of two that is the first half backwards, in which ranges
-// merge as they double. Elsewhere that would make some ranks send more than others, so shares
-// travel by Bruck's scheme: in round k a rank passes on all it has, at most 2^k shares, to the rank
-// 2^k before it, again 1 - 1/n of the bucket.
+// Then the shares are gathered. Where the tree is perfect that is the first half backwards, in
+// which ranges merge as they double. Elsewhere that would make some ranks send more than others, so
+// shares travel by Bruck's scheme (all_gather.cpp), again 1 - 1/n of the bucket.
 #include "collective/halving_doubling.h"
 
 #include <algorithm>
-#include <bit>
-#include <memory>
+#include <utility>
 #include <vector>
 
-#include "collective/order.h"
+#include "collective/all_gather.h"
 
 namespace lockstep::collective {
 namespace {
-
-using Share = std::vector<Range>;
 
 // How an overlap is divided: the left rank keeps [begin, cut), the right rank [cut, end).
 // Cutting at fixed places of the whole bucket keeps rounding from adding up.
@@ -83,69 +79,67 @@ Share share_after(const std::vector<Share>& shares, int rank, const Node& node) 
   return share;
 }
 
-Shares all_shares(int world, int64_t count) {
-  Shares shares = {std::vector<Share>(static_cast<size_t>(world), Share{{0, count}})};
-  for (int level = 0; level < depth(world); ++level) {
+Shares all_shares(const Start& start) {
+  const int world = start.world();
+  Shares shares = {std::vector<Share>(static_cast<size_t>(world), Share{start.whole()})};
+  for (int level = 0; level < start.tree().depth(); ++level) {
     std::vector<Share> next = shares.back();
     for (int rank = 0; rank < world; ++rank)
-      if (const auto node = find_node(world, rank, level))
+      if (const auto node = start.tree().node(rank, level))
         next[rank] = share_after(shares.back(), rank, *node);
     shares.push_back(std::move(next));
   }
   return shares;
 }
 
-Round scatter_round(const Shares& shares, int world, int rank, int level) {
+Round scatter_round(const Start& start, const std::vector<Share>& shares, int rank, int level) {
   Round round;
-  const auto node = find_node(world, rank, level);
+  const auto node = start.tree().node(rank, level);
   if (!node) return round;
   const Part mine = rank < node->middle ? Part::left : Part::right;
   const Part theirs = mine == Part::left ? Part::right : Part::left;
-  for_each_peer(shares[level], rank, *node, [&](int peer, const Share& met) {
+  for_each_peer(shares, rank, *node, [&](int peer, const Share& met) {
     for (const Range& range : kept_by(theirs, met, *node))
-      round.sends.push_back({peer, kBucket, range});
-    for (const Range& range : kept_by(mine, met, *node)) {
-      round.receives.push_back({peer, 1, range});
-      round.folds.push_back({kBucket, 1, range});
-    }
+      round.send(peer, start.sum(rank, *node), range);
+    for (const Range& range : kept_by(mine, met, *node))
+      start.add_from(round, rank, *node, peer, range);
   });
   return round;
 }
 
-// What was sent comes back, what was received goes back.
-Round backwards(const Round& scatter) {
-  Round round;
-  for (const Send& sent : scatter.sends) round.receives.push_back({sent.peer, kBucket, sent.range});
-  for (const Receive& received : scatter.receives)
-    round.sends.push_back({received.peer, kBucket, received.range});
-  return round;
+Plan scatter_shares(const std::shared_ptr<const Start>& start,
+                    const std::shared_ptr<const Shares>& shares) {
+  const int levels = start->tree().depth();
+  const auto round = [=](int rank, int level) {
+    Round result = scatter_round(*start, (*shares)[level], rank, level);
+    if (level == levels - 1)
+      for (const Range& range : shares->back()[rank]) result.finish(range);
+    return result;
+  };
+  return {start->world(), start->count(), levels, start->slots(), round};
 }
 
-Round bruck_round(const std::vector<Share>& shares, int world, int rank, int index) {
-  Round round;
-  const int distance = 1 << index;
-  const int before = (rank - distance + world) % world;
-  const int after = (rank + distance) % world;
-  for (int i = 0; i < std::min(distance, world - distance); ++i) {
-    for (const Range& range : shares[(rank + i) % world])
-      round.sends.push_back({before, kBucket, range});
-    for (const Range& range : shares[(after + i) % world])
-      round.receives.push_back({after, kBucket, range});
-  }
-  return round;
+// What was sent comes back, what was received goes back.
+Plan backwards(const Plan& scatter) {
+  const auto round = [forwards = scatter.round, last = scatter.rounds - 1](int rank, int index) {
+    Round result;
+    const Round there = forwards(rank, last - index);
+    for (const Send& sent : there.sends) result.receive(sent.peer, kBucket, sent.range);
+    for (const Receive& received : there.receives)
+      result.send(received.peer, kBucket, received.range);
+    return result;
+  };
+  return {scatter.world, scatter.count, scatter.rounds, 1, round};
 }
 
 }  // namespace
 
-Plan halving_doubling(int world, int64_t count) {
-  const int levels = depth(world);
-  const auto shares = std::make_shared<const Shares>(all_shares(world, count));
-  const bool power_of_two = std::has_single_bit(static_cast<unsigned>(world));
-  return {world, count, 2 * levels, 2, [=](int rank, int index) {
-            if (index < levels) return scatter_round(*shares, world, rank, index);
-            if (!power_of_two) return bruck_round(shares->back(), world, rank, index - levels);
-            return backwards(scatter_round(*shares, world, rank, 2 * levels - 1 - index));
-          }};
+Plan halving_doubling(const std::shared_ptr<const Start>& start) {
+  const auto shares = std::make_shared<const Shares>(all_shares(*start));
+  const Plan scatter = scatter_shares(start, shares);
+  const bool perfect = start->world() == 1 << start->tree().depth();
+  if (perfect) return sequence(scatter, backwards(scatter));
+  return sequence(scatter, all_gather(shares->back(), start->count()));
 }
 
 }  // namespace lockstep::collective

@@ -1,10 +1,12 @@
 #pragma once
 
-#include "collective/plan.h"
+#include <memory>
+
+#include "collective/start.h"
 
 namespace lockstep::collective {
 
 /// See all_reduce.h.
-Plan halving_doubling(int world, int64_t count);
+Plan halving_doubling(const std::shared_ptr<const Start>& start);
 
 }  // namespace lockstep::collective

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 namespace lockstep::collective {
 
@@ -16,18 +15,5 @@ int64_t middle(int64_t begin, int64_t end);
 
 /// Levels of additions over n leaves: ceil(log2 n).
 int depth(int64_t leaves);
-
-/// A node of the tree over ranks: its left part is begin .. middle-1, its right part middle ..
-/// end-1.
-struct Node {
-  int begin;
-  int middle;
-  int end;
-};
-
-/// The node over `rank` that adds at `level`, counted from the leaves: its subtrees are at most
-/// `level` deep, itself level + 1. Nothing where a shallow part of the tree has no node of that
-/// level and its ranks wait.
-std::optional<Node> find_node(int world, int rank, int level);
 
 }  // namespace lockstep::collective

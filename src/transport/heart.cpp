@@ -176,7 +176,8 @@ void Heart::lose(int rank, const std::string& how) {
 void Heart::record(int rank, const std::string& message) {
   const std::lock_guard lock(mutex_);
   if (loss_) return;
-  loss_ = PeerLost(rank, message);
+  loss_ = PeerLost(peer(rank).rank, message);
+  culprit_ = rank;
   troubled_.store(true, std::memory_order_release);
   signal_event(alarm_);
   changed_.notify_all();
@@ -191,19 +192,19 @@ std::string Heart::finished(int rank) const {
   return fmt::format(
       "{} has finished, but rank {} still exchanges with it; all ranks must do "
       "the same number of steps",
-      peer(rank).text(), rank_);
+      peer(rank).text(), peer(rank_).rank);
 }
 
 void Heart::check_present(int rank) {
   const std::lock_guard lock(mutex_);
-  if (left_[static_cast<size_t>(rank)]) throw PeerLost(rank, finished(rank));
+  if (left_[static_cast<size_t>(rank)]) throw PeerLost(peer(rank).rank, finished(rank));
 }
 
 void Heart::raise_broken(int rank) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kVerdictWait, [&] { return loss_ || left_[static_cast<size_t>(rank)]; });
   if (loss_) throw PeerLost(*loss_);
-  if (left_[static_cast<size_t>(rank)]) throw PeerLost(rank, finished(rank));
+  if (left_[static_cast<size_t>(rank)]) throw PeerLost(peer(rank).rank, finished(rank));
   lock.unlock();
   lose(rank, "is gone: its data connection broke");
   raise_loss();
@@ -215,7 +216,7 @@ void Heart::give_up(const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (gave_up_) return;
     gave_up_ = true;
-    if (loss_) culprit = loss_->rank();
+    if (loss_) culprit = culprit_;
   }
   const std::string reason = why.substr(0, kLongestReason);
   send_to_all(encode(ControlHeader{.kind = ControlKind::gave_up,

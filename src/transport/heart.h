@@ -86,6 +86,7 @@ class Heart {
   std::condition_variable changed_;
   // Protected by mutex_.
   std::optional<PeerLost> loss_;
+  int culprit_ = 0;  ///< of the loss, by its rank in this group
   std::vector<bool> left_;
   bool gave_up_ = false;
 

@@ -1,6 +1,6 @@
 #include "transport/tcp.h"
 
-#include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -42,11 +42,6 @@ Part part_of(size_t bytes, size_t index, size_t count) {
   return {begin, std::min(bytes, begin + each) - begin};
 }
 
-int cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 class Tcp : public Transport {
  public:
   Tcp(int rank, Mesh mesh, const TcpOptions& options);
@@ -59,6 +54,9 @@ class Tcp : public Transport {
                 std::span<const Incoming> incoming, Deadline deadline) override;
   Memory allocate(size_t bytes) override;
   void abort(const std::string& why) noexcept override;
+  std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {
+    return connect_tcp(rendezvous, options_);
+  }
 
  private:
   void enlist(const Label& label, std::span<const Outgoing> outgoing,
@@ -73,6 +71,7 @@ class Tcp : public Transport {
   const int rank_;
   const std::vector<Peer> peers_;
   const bool may_spin_;
+  const TcpOptions options_;
   /// By rank, then by stream.
   std::vector<std::vector<TcpStream>> streams_;
   std::vector<TcpStream*> active_;
@@ -87,13 +86,14 @@ class Tcp : public Transport {
 Tcp::Tcp(int rank, Mesh mesh, const TcpOptions& options)
     : rank_(rank),
       peers_(std::move(mesh.peers)),
-      may_spin_(mesh.neighbours <= cores()),
+      may_spin_(mesh.neighbours <= sysconf(_SC_NPROCESSORS_ONLN)),
+      options_(options),
       streams_(peers_.size()),
       staging_(kStaging),
       heart_(rank, peers_, std::move(mesh.control), options.silence_seconds) {
   for (size_t peer = 0; peer < peers_.size(); ++peer)
     for (Descriptor& socket : mesh.data[peer])
-      streams_[peer].emplace_back(std::move(socket), &peers_[peer]);
+      streams_[peer].emplace_back(std::move(socket), static_cast<int>(peer), &peers_[peer]);
 }
 
 void Tcp::exchange(const Label& label, std::span<const Outgoing> outgoing,
@@ -168,7 +168,7 @@ bool Tcp::pass() {
 }
 
 void Tcp::check(TcpStream::Outcome outcome, const TcpStream& stream, bool& moved) {
-  if (outcome == TcpStream::Outcome::broken) heart_.raise_broken(stream.peer().rank);
+  if (outcome == TcpStream::Outcome::broken) heart_.raise_broken(stream.rank());
   if (outcome == TcpStream::Outcome::moved) moved = true;
 }
 
@@ -190,9 +190,9 @@ void Tcp::time_out() const {
     ranks.push_back(stream->peer().rank);
     names.push_back(stream->peer().text());
   }
-  throw Timeout(ranks,
-                fmt::format("rank {} waited for {} longer than allowed; see what {} doing", rank_,
-                            fmt::join(names, ", "), ranks.size() == 1 ? "it is" : "they are"));
+  throw Timeout(ranks, fmt::format("rank {} waited for {} longer than allowed; see what {} doing",
+                                   peers_[static_cast<size_t>(rank_)].rank, fmt::join(names, ", "),
+                                   ranks.size() == 1 ? "it is" : "they are"));
 }
 
 Memory Tcp::allocate(size_t bytes) {

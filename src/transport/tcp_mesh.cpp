@@ -85,7 +85,7 @@ MeshBuilder::MeshBuilder(int rank, const std::vector<Card>& cards, const TcpOpti
   mesh_.neighbours = 0;
   for (size_t peer = 0; peer < cards.size(); ++peer) {
     const Card& card = cards[peer];
-    mesh_.peers.push_back({static_cast<int>(peer), card.host, static_cast<int>(card.pid)});
+    mesh_.peers.push_back({static_cast<int>(card.job_rank), card.host, static_cast<int>(card.pid)});
     mesh_.data.emplace_back(static_cast<int>(peer) == rank ? 0 : own.streams);
     mesh_.control.emplace_back();
     if (boot_of(card) == boot_of(own)) ++mesh_.neighbours;
@@ -183,7 +183,8 @@ std::string MeshBuilder::build(Descriptor listener) {
 }
 
 std::vector<Card> exchange_cards(Rendezvous& rendezvous, const TcpOptions& options, uint16_t port) {
-  const Card own{.host = this_host(),
+  const Card own{.job_rank = static_cast<uint32_t>(rendezvous.job_rank()),
+                 .host = this_host(),
                  .machine = machine(),
                  .pid = static_cast<uint32_t>(getpid()),
                  .port = port,

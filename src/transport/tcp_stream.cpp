@@ -123,7 +123,7 @@ void TcpStream::check(const In& in) const {
       theirs->part == expected.part)
     return;
   throw Disagreement(
-      peer_->rank, theirs->label, theirs->bytes,
+      rank_, theirs->label, theirs->bytes,
       fmt::format("{} sent {}, but {} were expected: the ranks do not do the same", peer_->text(),
                   text(theirs->label, theirs->bytes), text(expected.label, expected.bytes)));
 }

@@ -29,7 +29,8 @@ class TcpStream {
 
   enum class Outcome { nothing, moved, broken };
 
-  TcpStream(Descriptor socket, const Peer* peer) : socket_(std::move(socket)), peer_(peer) {}
+  TcpStream(Descriptor socket, int rank, const Peer* peer)
+      : socket_(std::move(socket)), rank_(rank), peer_(peer) {}
 
   void clear();
   void add(const Sending& message);
@@ -44,6 +45,8 @@ class TcpStream {
   bool receives() const { return next_receiving_ < receiving_.size(); }
   bool done() const { return !sends() && !receives(); }
 
+  /// Of the peer, in this group.
+  int rank() const { return rank_; }
   const Peer& peer() const { return *peer_; }
   pollfd waits_for() const;
 
@@ -66,6 +69,7 @@ class TcpStream {
   void check(const In& in) const;
 
   Descriptor socket_;
+  int rank_;
   const Peer* peer_;
   std::vector<Out> sending_;
   std::vector<In> receiving_;

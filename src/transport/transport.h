@@ -10,6 +10,7 @@
 
 #include "base/deadline.h"
 #include "lockstep/error.h"
+#include "transport/rendezvous.h"
 
 namespace lockstep::transport {
 
@@ -43,8 +44,8 @@ struct Label {
 /// A peer's message has another label, or another size, than the one expected here.
 class Disagreement : public Error {
  public:
-  Disagreement(int peer, const Label& theirs, size_t bytes, const std::string& message)
-      : Error(message), peer(peer), theirs(theirs), bytes(bytes) {}
+  Disagreement(int from, const Label& label, size_t size, const std::string& message)
+      : Error(message), peer(from), theirs(label), bytes(size) {}
 
   int peer;
   Label theirs;
@@ -53,7 +54,7 @@ class Disagreement : public Error {
 
 /// Who a rank is, for messages: "rank 3 (node7, pid 4711)".
 struct Peer {
-  int rank = 0;
+  int rank = 0;  ///< in the whole job, of which this group may be a part
   std::string host;
   int pid = 0;
 
@@ -66,6 +67,7 @@ struct Memory {
   size_t bytes = 0;
 };
 
+class Engine;
 class SharedBoard;
 
 /// Carries messages between the ranks of a group. Messages from one rank to another arrive in the
@@ -80,7 +82,7 @@ class Transport {
   virtual const char* name() const = 0;
   virtual int rank() const = 0;
   virtual int world() const = 0;
-  /// By rank.
+  /// By rank in this group. Errors name ranks by their number in the job.
   virtual const std::vector<Peer>& peers() const = 0;
 
   /// Sends and receives all of it at once; returns when everything has arrived and what was sent
@@ -96,8 +98,21 @@ class Transport {
   /// Tells all others that this rank gives up, and why. Afterwards nothing here can be used.
   virtual void abort(const std::string& why) noexcept = 0;
 
+  /// Collective: another transport of the same kind, between the ranks of a rendezvous.
+  virtual std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const = 0;
+
   /// Where all ranks see each other's memory; nothing where they do not.
   virtual SharedBoard* shared_board() { return nullptr; }
+
+  /// By rank, the number of its host, where messages inside a host cost less than others; else
+  /// nothing.
+  virtual const std::vector<int>& hosts() const {
+    static const std::vector<int> kAllAlike;
+    return kAllAlike;
+  }
+
+  /// The collectives that a transport brings along; nothing where it brings none.
+  virtual Engine* engine() { return nullptr; }
 };
 
 }  // namespace lockstep::transport

@@ -206,7 +206,7 @@ std::optional<Failure> parse_failure(Bytes bytes) {
 
 std::string encode(const Card& card) {
   ByteWriter writer;
-  writer.put_text(card.host).put_text(card.machine).put(card.pid).put(card.port);
+  writer.put(card.job_rank).put_text(card.host).put_text(card.machine).put(card.pid).put(card.port);
   writer.put(card.streams).put(card.session).put(static_cast<uint32_t>(card.addresses.size()));
   for (const std::string& address : card.addresses) writer.put_text(address);
   return writer.bytes();
@@ -215,6 +215,7 @@ std::string encode(const Card& card) {
 std::optional<Card> parse_card(Bytes bytes) {
   ByteReader reader(bytes);
   Card card;
+  card.job_rank = reader.get<uint32_t>() % kLargestWorld;
   card.host = reader.get_text(kLongestHost);
   card.machine = reader.get_text(kLongestHost);
   card.pid = reader.get<uint32_t>();

@@ -121,6 +121,7 @@ std::optional<Failure> parse_failure(Bytes bytes);
 
 /// What ranks tell each other at the rendezvous in order to connect.
 struct Card {
+  uint32_t job_rank = 0;
   std::string host;
   std::string machine;
   uint32_t pid = 0;

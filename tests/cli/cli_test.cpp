@@ -236,6 +236,27 @@ TEST(Explain, RefusesWhatCannotBe) {
   EXPECT_TRUE(refuses({"explain", "all_reduce", "--svg", "x.svg"}, "--algorithm"));
 }
 
+TEST(Explain, RefusesNetworksThatCannotBe) {
+  const auto refused = [](std::vector<std::string> flags, const std::string& why) {
+    flags.insert(flags.begin(), {"explain", "all_reduce"});
+    return refuses(flags, why);
+  };
+  EXPECT_TRUE(refused({"--topology", "rnig"}, "did you mean 'ring'?"));
+  EXPECT_TRUE(refused({"--topology", "two_level"}, "--workers-per-host"));
+  EXPECT_TRUE(refused({"--workers-per-host", "4"}, "expected --topology two_level"));
+  EXPECT_TRUE(refused({"--overhead", "-1"}, "--overhead -1: expected at least 0 us"));
+  EXPECT_TRUE(refused({"--reduce-speed", "0"}, "expected more than 0 GB/s"));
+  EXPECT_TRUE(refused({"--bandwidth", "0"}, "more than 0 Gbit/s"));
+}
+
+TEST(Explain, SketchesTheRoundsOfAnAlgorithm) {
+  const Outcome outcome =
+      lockstep_command({"explain", "all_reduce", "-n", "2", "--algorithm", "butterfly"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("rank 0  ->1 <+1\nrank 1  ->0 <+0\n"), std::string::npos)
+      << outcome.out;
+}
+
 TEST(Data, ListShowsEverySourceAndHowToGetIt) {
   const Outcome outcome = lockstep_command({"data", "list", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

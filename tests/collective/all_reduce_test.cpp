@@ -1,207 +1,115 @@
-// Follows every contribution through a plan. A value is an expression: a leaf is one rank's
-// contribution, a sum is a pair; sums are interned, so equal expressions have equal numbers.
 #include "collective/all_reduce.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
-#include <utility>
 
-#include "collective/order.h"
+#include "collective/rank_tree.h"
+#include "collective/symbolic.h"
 #include "expect_error.h"
 
 namespace lockstep::collective {
 namespace {
 
-constexpr int64_t kNothing = -1;
-
-class Expressions {
- public:
-  explicit Expressions(int world) : world_(world), next_(world) {}
-
-  int64_t sum(int64_t a, int64_t b) {
-    const auto [found, is_new] = sums_.try_emplace(std::minmax(a, b), next_);
-    if (is_new) ++next_;
-    return found->second;
-  }
-
-  int64_t canonical(int64_t begin, int64_t end) {
-    if (end - begin == 1) return begin;
-    const int64_t half = middle(begin, end);
-    return sum(canonical(begin, half), canonical(half, end));
-  }
-
-  // How often each rank's contribution is in an expression.
-  std::vector<int> leaves(int64_t expression) const {
-    std::vector<int> counts(static_cast<size_t>(world_), 0);
-    count(expression, counts);
-    return counts;
-  }
-
- private:
-  void count(int64_t expression, std::vector<int>& counts) const {
-    if (expression < world_) {
-      ++counts[static_cast<size_t>(expression)];
-      return;
-    }
-    for (const auto& [parts, sum] : sums_)
-      if (sum == expression) {
-        count(parts.first, counts);
-        count(parts.second, counts);
-      }
-  }
-
-  int world_;
-  int64_t next_;
-  std::map<std::pair<int64_t, int64_t>, int64_t> sums_;
-};
-
-using Memory = std::vector<std::vector<int64_t>>;  // [slot][element]
-
-struct Outcome {
-  std::vector<Memory> ranks;
-  std::vector<int64_t> elements_sent;  // by rank
-};
-
-struct Message {
-  Range range;
-  std::vector<int64_t> values;
-};
-
-// What each rank sends in a round, as it was before the round.
-std::map<std::pair<int, int>, std::vector<Message>> post(const std::vector<Round>& rounds,
-                                                         Outcome& outcome) {
-  std::map<std::pair<int, int>, std::vector<Message>> wires;
-  for (size_t rank = 0; rank < rounds.size(); ++rank)
-    for (const Send& send : rounds[rank].sends) {
-      const auto& slot = outcome.ranks[rank][static_cast<size_t>(send.slot)];
-      wires[{static_cast<int>(rank), send.peer}].push_back(
-          {send.range, {slot.begin() + send.range.begin, slot.begin() + send.range.end}});
-      outcome.elements_sent[rank] += send.range.size();
-    }
-  return wires;
-}
-
-void fold_all(const Round& round, Memory& memory, Expressions& expressions) {
-  for (const Fold& fold : round.folds)
-    for (int64_t i = fold.range.begin; i < fold.range.end; ++i) {
-      ASSERT_NE(memory[fold.into][i], kNothing);
-      ASSERT_NE(memory[fold.from][i], kNothing);
-      memory[fold.into][i] = expressions.sum(memory[fold.into][i], memory[fold.from][i]);
-    }
-}
-
-// Runs all ranks, round by round. Fails when a message has no match, or when nothing is folded.
-Outcome run(const Plan& plan, Expressions& expressions) {
-  Outcome outcome;
-  outcome.elements_sent.assign(static_cast<size_t>(plan.world), 0);
-  for (int rank = 0; rank < plan.world; ++rank) {
-    outcome.ranks.emplace_back(static_cast<size_t>(plan.slots),
-                               std::vector<int64_t>(static_cast<size_t>(plan.count), kNothing));
-    std::fill(outcome.ranks.back()[0].begin(), outcome.ranks.back()[0].end(), rank);
-  }
-  for (int index = 0; index < plan.rounds; ++index) {
-    std::vector<Round> rounds;
-    for (int rank = 0; rank < plan.world; ++rank) rounds.push_back(plan.round(rank, index));
-    auto wires = post(rounds, outcome);
-    for (int rank = 0; rank < plan.world; ++rank) {
-      Memory& memory = outcome.ranks[static_cast<size_t>(rank)];
-      for (const Receive& receive : rounds[static_cast<size_t>(rank)].receives) {
-        auto& wire = wires[{receive.peer, rank}];
-        if (wire.empty() || wire.front().range != receive.range) {
-          ADD_FAILURE() << "round " << index << ": rank " << rank << " receives from "
-                        << receive.peer << " what was not sent";
-          return outcome;
-        }
-        std::copy(wire.front().values.begin(), wire.front().values.end(),
-                  memory[receive.slot].begin() + receive.range.begin);
-        wire.erase(wire.begin());
-      }
-      fold_all(rounds[static_cast<size_t>(rank)], memory, expressions);
-    }
-    for (const auto& [pair, wire] : wires)
-      EXPECT_TRUE(wire.empty()) << "rank " << pair.first << " sends what " << pair.second
-                                << " does not receive";
-  }
-  return outcome;
-}
-
-int rounds_by_formula(Algorithm algorithm, int world) {
+int rounds_by_formula(Algorithm algorithm, int world, int height) {
   switch (algorithm) {
     case Algorithm::one_to_all:
     case Algorithm::ring:
       return 2 * (world - 1);
     case Algorithm::tree:
+      return 2 * height;
     case Algorithm::halving_doubling:
-      return 2 * depth(world);
+      return height + depth(world);
     case Algorithm::butterfly:
-      return depth(world);
+      return height;
     case Algorithm::direct:
       return world > 1 ? 2 : 0;
+    case Algorithm::engine:
+      break;
   }
   return -1;
-}
-
-std::vector<int> worlds() {
-  std::vector<int> sizes = {64};
-  for (int world = 1; world <= 17; ++world) sizes.push_back(world);
-  return sizes;
 }
 
 class AllReduce : public ::testing::TestWithParam<std::string> {
  protected:
   Algorithm algorithm() const { return parse_algorithm(GetParam()); }
 
-  /// Calls `test` with the outcome of every world size and count.
-  template <typename Test>
-  void for_every_outcome(const Test& test) const {
-    for (const int world : worlds())
-      for (const int64_t count :
-           {int64_t{0}, int64_t{1}, int64_t{world - 1}, int64_t{world}, int64_t{1000}}) {
-        SCOPED_TRACE(::testing::Message() << world << " ranks, " << count << " elements");
-        Expressions expressions(world);
-        const Outcome outcome = run(all_reduce(algorithm(), world, count), expressions);
-        test(world, outcome, expressions);
-        if (HasFailure()) return;
-      }
+  // Runs a plan, expects all that is expected of any, and says whether it added in canonical order.
+  bool run(const Shards& shards, int64_t count) const {
+    const int world = shards.world();
+    SCOPED_TRACE(::testing::Message()
+                 << shards.count() << " shards on " << world << " ranks, " << count << " elements");
+    Expressions expressions(shards.count());
+    const Plan plan = all_reduce(algorithm(), shards, count);
+    const Symbolic outcome(plan, shards, expressions);
+    if (!HasFailure()) expect_complete(outcome, shards, expressions);
+    return is_canonical_everywhere(outcome, expressions);
   }
 };
 
-TEST_P(AllReduce, AddsEveryContributionExactlyOnce) {
-  for_every_outcome([](int world, const Outcome& outcome, Expressions& expressions) {
-    std::set<int64_t> results;
-    for (const Memory& memory : outcome.ranks)
-      results.insert(memory[kBucket].begin(), memory[kBucket].end());
-    for (const int64_t result : results)
-      EXPECT_EQ(expressions.leaves(result), std::vector<int>(static_cast<size_t>(world), 1));
-  });
+TEST_P(AllReduce, AddsEveryRankOnceAndInCanonicalOrderIfItSaysSo) {
+  bool canonical = true;
+  for (const int world : worlds())
+    for (const int64_t count : counts(world)) {
+      canonical = run(Shards::even(world, world), count) && canonical;
+      if (HasFailure()) return;
+    }
+  EXPECT_EQ(canonical, is_canonical(algorithm()));
 }
 
-TEST_P(AllReduce, GivesEveryRankTheSameExpression) {
-  for_every_outcome([](int, const Outcome& outcome, Expressions&) {
-    for (const Memory& memory : outcome.ranks)
-      EXPECT_EQ(memory[kBucket], outcome.ranks[0][kBucket]);
-  });
+TEST_P(AllReduce, AddsEveryShardOnceAndInCanonicalOrderForEveryWorldSize) {
+  bool canonical = true;
+  std::vector<int> shards = worlds();
+  shards.push_back(24);
+  for (const int all : shards)
+    for (int world = 1; world <= all; ++world)
+      for (const int64_t count : {1, world + 3, 200}) {
+        canonical = run(Shards::even(all, world), count) && canonical;
+        if (HasFailure()) return;
+      }
+  EXPECT_EQ(canonical, is_canonical(algorithm()));
 }
 
-TEST_P(AllReduce, AddsAlongTheCanonicalTreeExactlyIfItSaysSo) {
-  bool always = true;
-  for_every_outcome([&](int world, const Outcome& outcome, Expressions& expressions) {
-    const int64_t canonical = expressions.canonical(0, world);
-    for (const int64_t result : outcome.ranks[0][kBucket]) always = always && result == canonical;
-  });
-  EXPECT_EQ(always, is_canonical(algorithm()));
+TEST_P(AllReduce, AddsShardsInCanonicalOrderHoweverTheyAreOwned) {
+  // Every way to cut nine shards.
+  for (unsigned cuts = 0; cuts < 1U << 8; ++cuts) {
+    std::vector<int64_t> bounds = {0};
+    for (int shard = 1; shard < 9; ++shard)
+      if (cuts >> (shard - 1) & 1U) bounds.push_back(shard);
+    bounds.push_back(9);
+    const bool canonical = run(Shards(bounds), 5);
+    EXPECT_TRUE(canonical || !is_canonical(algorithm()));
+    if (HasFailure()) return;
+  }
 }
 
 TEST_P(AllReduce, TakesTheFormulasRounds) {
   for (const int world : worlds())
-    EXPECT_EQ(all_reduce(algorithm(), world, 1000).rounds, rounds_by_formula(algorithm(), world));
+    EXPECT_EQ(all_reduce(algorithm(), world, 1000).rounds,
+              rounds_by_formula(algorithm(), world, depth(world)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, AllReduce, ::testing::ValuesIn(algorithm_names()),
-                         [](const auto& info) { return info.param; });
+TEST_P(AllReduce, TakesARoundMoreExactlyIfARankHasSeveralTerms) {
+  for (const int all : {8, 12, 17, 64})
+    for (int world = 2; world <= all; ++world) {
+      const Shards shards = Shards::even(all, world);
+      const bool more = shards.most_terms() > 1 && algorithm() != Algorithm::direct;
+      EXPECT_EQ(all_reduce(algorithm(), shards, 1000).rounds,
+                rounds_by_formula(algorithm(), world, RankTree(shards).depth()) + (more ? 1 : 0))
+          << all << " shards on " << world << " ranks";
+    }
+}
+
+TEST_P(AllReduce, OfSeveralShardsOnOneRankOnlyFinishes) {
+  const Plan plan = all_reduce(algorithm(), Shards::even(8, 1), 10);
+  ASSERT_EQ(plan.rounds, 1);
+  EXPECT_TRUE(plan.round(0, 0).sends.empty());
+  EXPECT_EQ(plan.round(0, 0).finished, (std::vector<Range>{{0, 10}}));
+  EXPECT_EQ(all_reduce(algorithm(), 1, 10).rounds, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(, AllReduce, ::testing::ValuesIn(algorithm_names()),
+                         [](const auto& param) { return param.param; });
 
 TEST(LeanAllReduce, SendsNoMoreThanTheLowerBound) {
   constexpr int64_t kCount = 100'000;
@@ -219,6 +127,17 @@ TEST(LeanAllReduce, SendsNoMoreThanTheLowerBound) {
             << world;
       }
     }
+}
+
+TEST(OneToAll, NeedsNoMoreSlotsThanABinaryCounterHasDigits) {
+  for (const int world : worlds())
+    EXPECT_LE(all_reduce(Algorithm::one_to_all, world, 1).slots, 1 + std::max(1, depth(world)));
+}
+
+TEST(UsedRanges, OfScratchAreNoLongerThanWhatArrivesThere) {
+  const Plan plan = all_reduce(Algorithm::direct, 4, 1000);
+  EXPECT_EQ(used_ranges(plan, 1),
+            (std::vector<Range>{{0, 1000}, {250, 500}, {250, 500}, {250, 500}}));
 }
 
 TEST(AllReduceNames, AreSuggestedWhenMistyped) {

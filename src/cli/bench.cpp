@@ -1,0 +1,239 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/nearest.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "collective/benchmark.h"
+#include "launch/connect.h"
+#include "launch/job.h"
+#include "launch/workers.h"
+#include "lockstep/error.h"
+#include "sim/calibrate.h"
+
+namespace lockstep::cli {
+namespace {
+
+using collective::Algorithm;
+using collective::Benchmark;
+using collective::BenchmarkResult;
+using collective::Collective;
+using collective::Communicator;
+
+struct BenchFlags {
+  std::string operation;
+  int workers = 2;
+  std::string first = "1KiB";
+  std::string last = "64MiB";
+  int factor = 4;
+  std::string algorithm = "auto";
+  std::string transport = "shm";
+  std::string type = "f32";
+  std::string redop = "sum";
+  int batches = 10;
+  int streams = 1;
+  bool fresh = false;
+  bool check = false;
+  bool verbose = false;
+  bool json = false;
+};
+
+// What a process is to do, all checked.
+struct Task {
+  Collective collective;
+  std::vector<std::string> algorithms;  // names, or "auto"
+  std::vector<int64_t> sizes;
+};
+
+std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective collective) {
+  if (collective != Collective::all_reduce) return {"auto"};
+  if (flags.algorithm == "all") {
+    std::vector<std::string> all = collective::algorithm_names();
+    if (flags.transport == "mpi") all.emplace_back("engine");
+    return all;
+  }
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= flags.algorithm.size();) {
+    const size_t end = std::min(flags.algorithm.find(',', begin), flags.algorithm.size());
+    names.push_back(flags.algorithm.substr(begin, end - begin));
+    if (names.back() != "auto") collective::parse_algorithm(names.back());
+    begin = end + 1;
+  }
+  return names;
+}
+
+Task task_of(const BenchFlags& flags) {
+  Task task{.collective = collective::parse_collective(flags.operation)};
+  task.algorithms = algorithms_of(flags, task.collective);
+  const auto element = static_cast<int64_t>(bytes_of(parse_type(flags.type)));
+  parse_operation(flags.redop);
+  const int64_t first = parse_bytes(flags.first);
+  const int64_t last = parse_bytes(flags.last);
+  if (first > last)
+    throw BadInput("-b {} -e {}: expected a first size up to the last", flags.first, flags.last);
+  if (flags.factor < 2) throw BadInput("-f {}: expected a factor of at least 2", flags.factor);
+  if (flags.batches < 1) throw BadInput("--batches {}: expected at least 1", flags.batches);
+  if (flags.workers < 1 || flags.workers > 256)
+    throw BadInput("-n {}: expected 1 to 256 workers", flags.workers);
+  for (int64_t size = std::max(element, first / element * element); size <= last;
+       size *= flags.factor)
+    task.sizes.push_back(size);
+  return task;
+}
+
+void print_head(const BenchFlags& flags, const Communicator& group) {
+  fmt::print(
+      "# {} of {}, {} workers over {}{}\n"
+      "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7}\n"
+      "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9}\n",
+      flags.operation, flags.type, group.world(), flags.transport,
+      flags.fresh ? ", buckets written anew each time" : "", "size", "count", "type", "redop",
+      "algorithm", "time", "algbw", "busbw", "limit", "of the", "#wrong", "(B)", "(elements)", "",
+      "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "limit");
+}
+
+void print_row(const BenchFlags& flags, const Task& task, const std::string& algorithm,
+               int64_t bytes, int world, const BenchmarkResult& result) {
+  const double bandwidth = static_cast<double>(bytes) / result.seconds * 1e-9;
+  const double limit = static_cast<double>(bytes) / result.limit_seconds * 1e-9;
+  const double bus = bandwidth * bus_factor(task.collective, world);
+  const int64_t count = bytes / static_cast<int64_t>(bytes_of(parse_type(flags.type)));
+  if (flags.json) {
+    const nlohmann::ordered_json row = {
+        {"op", flags.operation},  {"algorithm", algorithm}, {"transport", flags.transport},
+        {"workers", world},       {"bytes", bytes},         {"count", count},
+        {"type", flags.type},     {"redop", flags.redop},   {"time_us", result.seconds * 1e6},
+        {"algbw_gbs", bandwidth}, {"busbw_gbs", bus},       {"limit_gbs", limit},
+        {"wrong", result.wrong}};
+    fmt::print("{}\n", row.dump());
+  } else {
+    fmt::print(
+        " {:>11} {:>11} {:>5} {:>5}  {:<16} {:>10.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>7.0f} % "
+        "{:>7}\n",
+        bytes, count, flags.type, flags.redop, algorithm, result.seconds * 1e6, bandwidth, bus,
+        limit, 100 * bandwidth / limit, result.wrong);
+  }
+  std::fflush(stdout);
+}
+
+// Which algorithm `auto` takes: shared memory has the one, other transports are measured first.
+std::function<Algorithm(int64_t)> automatic(Communicator& group, const BenchFlags& flags) {
+  const bool shared = group.transport().shared_board() != nullptr;
+  if (shared || group.world() == 1) return [](int64_t) { return Algorithm::direct; };
+  const sim::Network network = sim::calibrate(group);
+  if (flags.verbose && group.rank() == 0)
+    fmt::print(stderr, "auto: measured {}\n", describe(network));
+  return sim::cheapest_on(network, group.world());
+}
+
+int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
+  auto choice = std::make_shared<std::function<Algorithm(int64_t)>>();
+  Communicator group(
+      launch::connect(job, {.transport = flags.transport, .streams = flags.streams}),
+      {.choose = [choice](int64_t bytes) { return *choice ? (*choice)(bytes) : Algorithm::tree; }});
+  const auto chosen = automatic(group, flags);
+  const bool speaks = group.rank() == 0;
+  if (speaks && !flags.json) print_head(flags, group);
+  int64_t wrong = 0;
+  for (const int64_t bytes : task.sizes)
+    for (const std::string& name : task.algorithms) {
+      const Algorithm algorithm =
+          name == "auto" ? chosen(bytes) : collective::parse_algorithm(name);
+      // What coordinates the measurement should not itself be what is measured.
+      *choice = [=](int64_t size) { return size == bytes ? algorithm : Algorithm::butterfly; };
+      const BenchmarkResult result = measure(group, {.collective = task.collective,
+                                                     .type = parse_type(flags.type),
+                                                     .operation = parse_operation(flags.redop),
+                                                     .bytes = bytes,
+                                                     .batches = flags.batches,
+                                                     .fresh = flags.fresh,
+                                                     .check_every_batch = flags.check});
+      const std::string shown =
+          name == "auto" && task.collective == Collective::all_reduce ? name_of(algorithm) : name;
+      if (speaks) print_row(flags, task, shown, bytes, group.world(), result);
+      wrong += result.wrong;
+    }
+  if (wrong > 0) throw Error(fmt::format("{} elements are wrong", wrong));
+  return 0;
+}
+
+std::string random_key() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+int bench(const BenchFlags& flags) {
+  const Task task = task_of(flags);
+  if (const auto job = launch::job_from_environment()) return work(flags, task, *job);
+  if (flags.transport == "mpi" || flags.transport == "hybrid-mpi")
+    throw BadInput("--transport {}: start it by mpirun, as in: mpirun -n {} lockstep bench {} ...",
+                   flags.transport, flags.workers, flags.operation);
+  const launch::Job job{.world = flags.workers,
+                        .master_port = static_cast<uint16_t>(launch::free_port()),
+                        .key = random_key()};
+  const auto endings = launch::run_workers(flags.workers, [&](int rank) {
+    launch::Job mine = job;
+    mine.rank = mine.local_rank = rank;
+    return work(flags, task, mine);
+  });
+  for (const launch::Ending& ending : endings)
+    if (!ending.well()) {
+      fmt::print(stderr, "lockstep: {}\n", ending.text());
+      return ending.exit_code();
+    }
+  return 0;
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& parent) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* app = parent.add_subcommand("bench", "Measure collectives between workers");
+  app->add_option("OPERATION", flags->operation,
+                  fmt::format("{}", fmt::join(collective::collective_names(), ", ")))
+      ->required()
+      ->type_name("");
+  app->add_option("-n,--workers", flags->workers, "how many to start here (default 2)")
+      ->type_name("N");
+  app->add_option("-b,--begin", flags->first, "smallest size (default 1KiB)")->type_name("SIZE");
+  app->add_option("-e,--end", flags->last, "largest size (default 64MiB)")->type_name("SIZE");
+  app->add_option("-f,--factor", flags->factor, "from one size to the next (default 4)")
+      ->type_name("F");
+  app->add_option("--algorithm", flags->algorithm,
+                  "of all_reduce: auto (default), all, engine (of mpi), or names with commas")
+      ->type_name("NAMES");
+  app->add_option("--transport", flags->transport,
+                  fmt::format("{} (default shm)", fmt::join(launch::transport_names(), ", ")))
+      ->type_name("NAME");
+  app->add_option("--type", flags->type,
+                  fmt::format("{} (default f32)", fmt::join(type_names(), ", ")))
+      ->type_name("TYPE");
+  app->add_option("--redop", flags->redop,
+                  fmt::format("{} (default sum)", fmt::join(operation_names(), ", ")))
+      ->type_name("OP");
+  app->add_option("--batches", flags->batches, "the best of so many counts (default 10)")
+      ->type_name("K");
+  app->add_option("--streams", flags->streams, "TCP connections between two workers (default 1)")
+      ->type_name("K");
+  app->add_flag("--fresh", flags->fresh, "write buckets anew before each, as training does");
+  app->add_flag("--check", flags->check, "check results after every batch, not only once");
+  app->add_flag("--verbose", flags->verbose, "say what auto measured");
+  app->add_flag("--json", flags->json, "one JSON object a line");
+  app->footer(
+      "The columns are those of nccl-tests. The limit is what the workers reach, all at once, "
+      "when\n"
+      "each reads and writes as many bytes as a bucket has.\n"
+      "Under torchrun's variables, mpirun or srun the job's workers are used, none are started.\n"
+      "Examples:\n"
+      "  lockstep bench all_reduce -n 2 -b 1K -e 64M --algorithm all\n"
+      "  lockstep bench all_reduce -n 4 --transport tcp --verbose\n"
+      "  mpirun -n 2 lockstep bench all_reduce --transport mpi --algorithm butterfly,engine");
+  return {app, [flags] { return bench(*flags); }};
+}
+
+}  // namespace lockstep::cli

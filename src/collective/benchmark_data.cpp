@@ -1,0 +1,158 @@
+#include "collective/benchmark_data.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "collective/half.h"
+#include "collective/slice.h"
+#include "lockstep/error.h"
+
+namespace lockstep::collective {
+namespace {
+
+constexpr int kPeriod = 8;
+
+struct Bf16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
+
+template <typename T>
+T from_whole(int value) {
+  return static_cast<T>(value);
+}
+template <>
+Bf16 from_whole(int value) {
+  return {float_to_bf16(static_cast<float>(value))};
+}
+template <>
+F16 from_whole(int value) {
+  return {float_to_f16(static_cast<float>(value))};
+}
+
+bool same(Bf16 a, Bf16 b) {
+  return a.bits == b.bits;
+}
+bool same(F16 a, F16 b) {
+  return a.bits == b.bits;
+}
+template <typename T>
+bool same(T a, T b) {
+  return a == b;
+}
+
+// A mean of whole numbers is one where all ranks have the same.
+int value_of(int rank, int64_t element, Operation operation) {
+  const int64_t shift = operation == Operation::mean ? 0 : 3 * rank;
+  return static_cast<int>((element + shift) % kPeriod);
+}
+
+int reduced(int64_t element, int world, Operation operation) {
+  int result = value_of(0, element, operation);
+  if (operation == Operation::mean) return result;
+  for (int rank = 1; rank < world; ++rank) {
+    const int value = value_of(rank, element, operation);
+    if (operation == Operation::sum) result += value;
+    if (operation == Operation::min) result = std::min(result, value);
+    if (operation == Operation::max) result = std::max(result, value);
+  }
+  return result;
+}
+
+using Expected = std::function<int(int64_t element)>;
+
+template <typename T>
+void fill_as(Buffer buffer, const Expected& value) {
+  auto* const elements = reinterpret_cast<T*>(buffer.data);
+  for (int64_t i = 0; i < buffer.count; ++i) elements[i] = from_whole<T>(value(i));
+}
+
+template <typename T>
+int64_t count_wrong_as(Buffer buffer, Range range, const Expected& value) {
+  const auto* const elements = reinterpret_cast<const T*>(buffer.data);
+  int64_t wrong = 0;
+  for (int64_t i = range.begin; i < range.end; ++i)
+    wrong += same(elements[i], from_whole<T>(value(i))) ? 0 : 1;
+  return wrong;
+}
+
+// Calls `visit` with a value of the type that elements have in memory.
+template <typename Visit>
+auto with_type(Type type, const Visit& visit) {
+  switch (type) {
+    case Type::f32:
+      return visit(float{});
+    case Type::f64:
+      return visit(double{});
+    case Type::f16:
+      return visit(F16{});
+    case Type::bf16:
+      return visit(Bf16{});
+    case Type::i32:
+      return visit(int32_t{});
+    case Type::i64:
+      return visit(int64_t{});
+  }
+  throw Error("no such type");
+}
+
+}  // namespace
+
+void fill(Buffer buffer, int rank, Operation operation) {
+  with_type(buffer.type, [&](auto element) {
+    fill_as<decltype(element)>(buffer, [&](int64_t i) { return value_of(rank, i, operation); });
+  });
+}
+
+int64_t count_wrong(Collective collective, Buffer buffer, int rank, int world,
+                    Operation operation) {
+  const Range own = slice(buffer.count, world, rank);
+  Range range{0, buffer.count};
+  std::vector<int> sums;
+  for (int64_t i = 0; i < kPeriod; ++i) sums.push_back(reduced(i, world, operation));
+  Expected expected = [&](int64_t i) { return sums[static_cast<size_t>(i % kPeriod)]; };
+  const Expected of_root = [&](int64_t i) { return value_of(0, i, operation); };
+  int owner = 0;
+  const Expected of_owner = [&](int64_t i) {
+    while (slice(buffer.count, world, owner).end <= i) ++owner;
+    return value_of(owner, i, operation);
+  };
+  switch (collective) {
+    case Collective::all_reduce:
+      break;
+    case Collective::reduce:
+      if (rank != 0) range = {};
+      break;
+    case Collective::reduce_scatter:
+      range = own;
+      break;
+    case Collective::broadcast:
+      expected = of_root;
+      break;
+    case Collective::scatter:
+      range = own;
+      expected = of_root;
+      break;
+    case Collective::gather:
+      if (rank != 0) range = {};
+      expected = of_owner;
+      break;
+    case Collective::all_gather:
+      expected = of_owner;
+      break;
+    case Collective::send_receive:
+      if (rank != 1) range = {};
+      expected = of_root;
+      break;
+    case Collective::barrier:
+      range = {};
+      break;
+  }
+  return with_type(buffer.type, [&](auto element) {
+    return count_wrong_as<decltype(element)>(buffer, range, expected);
+  });
+}
+
+}  // namespace lockstep::collective

@@ -1,0 +1,44 @@
+#include "collective/call.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::collective {
+namespace {
+
+template <typename Names>
+std::string name_at(const Names& names, uint64_t index) {
+  return index < names.size() ? names[index] : fmt::format("unknown ({})", index);
+}
+
+}  // namespace
+
+transport::Label label_of(const Call& call) {
+  const auto word = [](auto value, int shift) { return static_cast<uint64_t>(value) << shift; };
+  return {{call.number,
+           word(call.collective, 0) | word(call.algorithm, 8) | word(call.operation, 16) |
+               word(call.type, 24) | word(call.root & 0xffff, 32) | word(call.peer & 0xffff, 48),
+           word(call.count, 0), word(call.shards, 0), 0}};
+}
+
+std::string describe(const transport::Label& label) {
+  const auto& words = label.words;
+  const auto byte = [&](int shift) { return words[1] >> shift & 0xff; };
+  const auto collective = static_cast<Collective>(byte(0));
+  std::string text = fmt::format("{} number {}", name_at(collective_names(), byte(0)), words[0]);
+  if (collective == Collective::all_reduce)
+    text += fmt::format(" ({})", byte(8) > static_cast<uint64_t>(Algorithm::engine)
+                                     ? "unknown"
+                                     : name_of(static_cast<Algorithm>(byte(8))));
+  text += fmt::format(" of {} {}", words[2], name_at(type_names(), byte(24)));
+  const bool reduces = collective == Collective::all_reduce || collective == Collective::reduce ||
+                       collective == Collective::reduce_scatter;
+  if (reduces)
+    text += fmt::format(", {} over {} shards", name_at(operation_names(), byte(16)), words[3]);
+  if (collective == Collective::send_receive)
+    text += fmt::format(" from {} to {}", words[1] >> 32 & 0xffff, words[1] >> 48);
+  else if (collective != Collective::all_reduce)
+    text += fmt::format(", root {}", words[1] >> 32 & 0xffff);
+  return text + fmt::format(", round {}", words[4] + 1);
+}
+
+}  // namespace lockstep::collective

@@ -1,0 +1,279 @@
+#include "collective/communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "collective/reduce.h"
+#include "collective/two_level.h"
+#include "transport/engine.h"
+
+namespace lockstep::collective {
+namespace {
+
+constexpr size_t kMostPrograms = 256;
+constexpr size_t kAlignment = 64;
+
+// Fewest rounds for short messages, fewest bytes for long ones.
+Algorithm usual_choice(int64_t bytes) {
+  return bytes <= 64 * 1024 ? Algorithm::butterfly : Algorithm::halving_doubling;
+}
+
+CommunicatorOptions with_choice(CommunicatorOptions options, transport::Transport& transport) {
+  if (!options.choose && transport.shared_board() != nullptr)
+    options.choose = [](int64_t) { return Algorithm::direct; };
+  if (!options.choose) options.choose = usual_choice;
+  return options;
+}
+
+size_t round_up(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Whether several hosts have several ranks each, in the order of ranks.
+bool are_two_levels(std::vector<int> hosts) {
+  const bool in_order = std::is_sorted(hosts.begin(), hosts.end());
+  const size_t ranks = hosts.size();
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return in_order && hosts.size() > 1 && hosts.size() < ranks;
+}
+
+std::vector<int64_t> key_of(const Request& request) {
+  std::vector<int64_t> key = {static_cast<int64_t>(request.collective),
+                              static_cast<int64_t>(request.algorithm), request.count, request.root,
+                              request.peer};
+  const auto& bounds = request.shards.bounds();
+  key.insert(key.end(), bounds.begin(), bounds.end());
+  return key;
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
+                           CommunicatorOptions options)
+    : transport_(std::move(transport)),
+      options_(with_choice(std::move(options), *transport_)),
+      one_each_(Shards::even(transport_->world(), transport_->world())),
+      in_two_levels_(are_two_levels(transport_->hosts())),
+      letters_(static_cast<size_t>(transport_->world())) {
+  if (transport_->shared_board() != nullptr && world() > 1)
+    shared_direct_.emplace(*transport_->shared_board());
+}
+
+Communicator::~Communicator() {
+  if (lane_.busy()) transport_->abort("its communicator was closed with collectives under way");
+}
+
+void Communicator::abort(const std::string& why) noexcept {
+  gave_up_ = true;
+  transport_->abort(why);
+}
+
+template <typename Action>
+void Communicator::guard(const Call& call, const Action& action) {
+  if (broken_) std::rethrow_exception(broken_);
+  if (gave_up_) throw Error(fmt::format("rank {} gave up before", rank()));
+  try {
+    try {
+      action();
+    } catch (const transport::Disagreement& found) {
+      const auto& peers = transport_->peers();
+      throw Mismatch("ranks disagree: {} is in {}, {} in {}",
+                     peers[static_cast<size_t>(rank())].text(), describe(label_of(call)),
+                     peers[static_cast<size_t>(found.peer)].text(), describe(found.theirs));
+    }
+  } catch (const std::exception& error) {
+    broken_ = std::current_exception();
+    transport_->abort(error.what());
+    throw;
+  }
+}
+
+void Communicator::all_reduce(Buffer bucket, Operation operation) {
+  lane_.run([&] { all_reduce_now({&bucket, 1}, one_each_, operation); });
+}
+
+Pending Communicator::all_reduce_async(Buffer bucket, Operation operation) {
+  return lane_.start([=, this] { all_reduce_now({&bucket, 1}, one_each_, operation); });
+}
+
+void Communicator::all_reduce(std::span<const Buffer> terms, const Shards& shards,
+                              Operation operation) {
+  lane_.run([&] { all_reduce_now(terms, shards, operation); });
+}
+
+Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shards& shards,
+                                       Operation operation) {
+  return lane_.start([this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
+                      operation] { all_reduce_now(kept, shards, operation); });
+}
+
+void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& shards,
+                                  Operation operation) {
+  const Buffer bucket = terms.empty() ? Buffer{} : terms.front();
+  const Call call{.number = ++sequence_,
+                  .algorithm = options_.choose(static_cast<int64_t>(bucket.bytes())),
+                  .operation = operation,
+                  .type = bucket.type,
+                  .count = bucket.count,
+                  .shards = shards.count()};
+  guard(call, [&] {
+    check_terms(terms, shards);
+    if (call.algorithm == Algorithm::direct && shared_direct_)
+      in_shared_memory(call, terms, shards);
+    else if (call.algorithm == Algorithm::engine)
+      by_engine(call, terms);
+    else
+      by_program(call, terms, shards);
+  });
+}
+
+void Communicator::check_terms(std::span<const Buffer> terms, const Shards& shards) const {
+  if (shards.world() != world())
+    throw BadInput("all_reduce: {} shards are owned by {} ranks, the group has {}", shards.count(),
+                   shards.world(), world());
+  if (terms.size() != shards.terms_of(rank()).size())
+    throw BadInput("all_reduce: rank {} gave {} terms, its shards make {}", rank(), terms.size(),
+                   shards.terms_of(rank()).size());
+  for (const Buffer& term : terms)
+    if (term.count != terms[0].count || term.type != terms[0].type || term.count < 0)
+      throw BadInput("all_reduce: terms of {} {} and {} {}: expected equal ones", terms[0].count,
+                     name_of(terms[0].type), term.count, name_of(term.type));
+}
+
+void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> terms,
+                                    const Shards& shards) {
+  term_places_.clear();
+  for (const Buffer& term : terms) term_places_.push_back(term.data);
+  widths_.clear();
+  if (&shards != &one_each_)
+    for (int other = 0; other < world(); ++other)
+      for (const Term& term : shards.terms_of(other)) widths_.push_back(term.width());
+  const int64_t divide_by = call.operation == Operation::mean ? call.shards : 1;
+  shared_direct_->all_reduce(
+      label_of(call), {term_places_, widths_, call.count, call.type, call.operation, divide_by},
+      *transport_, Deadline::in(options_.timeout_seconds));
+  bytes_sent_ += static_cast<int64_t>(terms[0].bytes()) * (world() - 1) / world();
+}
+
+void Communicator::by_program(const Call& call, std::span<const Buffer> terms,
+                              const Shards& shards) {
+  const Program& program = program_for({.collective = call.collective,
+                                        .algorithm = call.algorithm,
+                                        .shards = shards,
+                                        .count = call.count,
+                                        .root = call.root,
+                                        .peer = call.peer});
+  const std::vector<std::byte*> slots = lay_out(program, terms);
+  const int64_t divide_by = call.operation == Operation::mean ? call.shards : 1;
+  collective::run(program, {slots, call.type, call.operation, divide_by}, *transport_,
+                  label_of(call), Deadline::in(options_.timeout_seconds));
+  bytes_sent_ += program.sent() * static_cast<int64_t>(bytes_of(call.type));
+}
+
+void Communicator::by_engine(const Call& call, std::span<const Buffer> terms) {
+  transport::Engine* const engine = transport_->engine();
+  if (engine == nullptr)
+    throw BadInput("algorithm engine: transport {} has no all-reduce of its own; mpi has",
+                   transport_->name());
+  if (terms.size() != 1)
+    throw BadInput("algorithm engine: rank {} has {} terms; it adds one a rank", rank(),
+                   terms.size());
+  engine->all_reduce(terms[0].data, call.count, call.type, call.operation,
+                     Deadline::in(options_.timeout_seconds));
+  if (call.operation == Operation::mean)
+    divider(call.type)(terms[0].data, terms[0].bytes(), call.shards);
+  bytes_sent_ += 2 * static_cast<int64_t>(terms[0].bytes()) * (world() - 1) / world();
+}
+
+Plan Communicator::plan_for(const Request& request) const {
+  if (request.collective == Collective::all_reduce && in_two_levels_)
+    return two_level(transport_->hosts(), request.algorithm, request.shards, request.count);
+  return plan_of(request);
+}
+
+const Program& Communicator::program_for(const Request& request) {
+  std::vector<int64_t> key = key_of(request);
+  if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
+  if (programs_.size() >= kMostPrograms) programs_.clear();
+  return programs_.emplace(std::move(key), Program(plan_for(request), rank())).first->second;
+}
+
+// Terms come first; the scratch slots that the program uses follow one another in one memory.
+std::vector<std::byte*> Communicator::lay_out(const Program& program,
+                                              std::span<const Buffer> terms) {
+  const size_t stride = round_up(terms[0].bytes());
+  size_t scratch_slots = 0;
+  for (int slot = static_cast<int>(terms.size()); slot < program.slots(); ++slot)
+    scratch_slots += program.uses(slot) ? 1 : 0;
+  if (scratch_.bytes < scratch_slots * stride) {
+    scratch_ = {};
+    scratch_ = transport_->allocate(scratch_slots * stride);
+  }
+  std::vector<std::byte*> slots;
+  for (const Buffer& term : terms) slots.push_back(term.data);
+  std::byte* next = scratch_.data.get();
+  for (int slot = static_cast<int>(terms.size()); slot < program.slots(); ++slot) {
+    slots.push_back(next);
+    if (program.uses(slot)) next += stride;
+  }
+  return slots;
+}
+
+void Communicator::run(Call call, Buffer buffer) {
+  call.type = buffer.type;
+  call.count = buffer.count;
+  call.shards = world();
+  lane_.run([&] {
+    const bool between_two = call.collective == Collective::send_receive;
+    const int other = call.root == rank() ? call.peer : call.root;
+    if (between_two && (other < 0 || other >= world() || other == rank()))
+      throw BadInput("rank {} to rank {}: expected two ranks of a group of {}", call.root,
+                     call.peer, world());
+    call.number = between_two ? ++letters_[static_cast<size_t>(other)] : ++sequence_;
+    guard(call, [&] { by_program(call, {&buffer, 1}, one_each_); });
+  });
+}
+
+void Communicator::broadcast(Buffer buffer, int root) {
+  const bool small = buffer.bytes() <= 64 * 1024;
+  run({.collective = Collective::broadcast,
+       .algorithm = small ? Algorithm::tree : Algorithm::direct,
+       .root = root},
+      buffer);
+}
+
+void Communicator::reduce(Buffer buffer, int root, Operation operation) {
+  run({.collective = Collective::reduce, .operation = operation, .root = root}, buffer);
+}
+
+void Communicator::all_gather(Buffer buffer) {
+  run({.collective = Collective::all_gather}, buffer);
+}
+
+void Communicator::reduce_scatter(Buffer buffer, Operation operation) {
+  run({.collective = Collective::reduce_scatter, .operation = operation}, buffer);
+}
+
+void Communicator::gather(Buffer buffer, int root) {
+  run({.collective = Collective::gather, .root = root}, buffer);
+}
+
+void Communicator::scatter(Buffer buffer, int root) {
+  run({.collective = Collective::scatter, .root = root}, buffer);
+}
+
+void Communicator::barrier() {
+  alignas(kAlignment) int32_t token = 0;
+  run({.collective = Collective::barrier}, {reinterpret_cast<std::byte*>(&token), 1, Type::i32});
+}
+
+void Communicator::send(Buffer buffer, int to) {
+  run({.collective = Collective::send_receive, .root = rank(), .peer = to}, buffer);
+}
+
+void Communicator::receive(Buffer buffer, int from) {
+  run({.collective = Collective::send_receive, .root = from, .peer = rank()}, buffer);
+}
+
+}  // namespace lockstep::collective

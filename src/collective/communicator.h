@@ -1,0 +1,128 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective/call.h"
+#include "collective/element.h"
+#include "collective/lane.h"
+#include "collective/program.h"
+#include "collective/request.h"
+#include "collective/shared_direct.h"
+#include "transport/transport.h"
+
+namespace lockstep::collective {
+
+/// Elements in memory.
+struct Buffer {
+  std::byte* data = nullptr;
+  int64_t count = 0;
+  Type type = Type::f32;
+
+  size_t bytes() const { return static_cast<size_t>(count) * bytes_of(type); }
+};
+
+struct CommunicatorOptions {
+  /// A collective that lasts longer throws Timeout with the ranks that did not arrive.
+  double timeout_seconds = 300;
+  /// Which all-reduce to use for a bucket of so many bytes: the same answer on every rank.
+  std::function<Algorithm(int64_t bytes)> choose;
+};
+
+/// Collectives between the ranks of a group. Every rank calls the same ones in the same order, with
+/// equal counts, types and operations; where they differ, they throw Mismatch.
+///
+/// Everything works in place. Where a collective has a part per rank, slice r of the buffer
+/// (collective/slice.h) is rank r's.
+///
+/// `all_reduce_async` returns at once; what was started runs in the order started, also with what
+/// is called later. After an error a communicator throws that error whatever is asked of it.
+class Communicator {
+ public:
+  explicit Communicator(std::unique_ptr<transport::Transport> transport,
+                        CommunicatorOptions options = {});
+  ~Communicator();
+
+  int rank() const { return transport_->rank(); }
+  int world() const { return transport_->world(); }
+  transport::Transport& transport() { return *transport_; }
+
+  /// Memory that this group's transport handles fastest: put buckets there.
+  transport::Memory allocate(size_t bytes) { return transport_->allocate(bytes); }
+
+  void all_reduce(Buffer bucket, Operation operation = Operation::sum);
+  Pending all_reduce_async(Buffer bucket, Operation operation = Operation::sum);
+
+  /// All-reduce of shards: this rank gives a buffer per term, equally long; the first gets the
+  /// result, which is that of one rank that has all shards, to the bit. A mean is over shards.
+  void all_reduce(std::span<const Buffer> terms, const Shards& shards, Operation operation);
+  Pending all_reduce_async(std::span<const Buffer> terms, const Shards& shards,
+                           Operation operation);
+
+  void broadcast(Buffer buffer, int root);
+  void reduce(Buffer buffer, int root, Operation operation = Operation::sum);
+  void all_gather(Buffer buffer);
+  void reduce_scatter(Buffer buffer, Operation operation = Operation::sum);
+  void gather(Buffer buffer, int root);
+  void scatter(Buffer buffer, int root);
+  void barrier();
+  void send(Buffer buffer, int to);
+  void receive(Buffer buffer, int from);
+
+  /// Every rank gives a text and gets everyone's, by rank.
+  std::vector<std::string> gather_texts(const std::string& text);
+
+  /// Collective: groups of the ranks with the same `color`, ordered by (`key`, rank).
+  std::unique_ptr<Communicator> split(int color, int key);
+
+  /// Bytes that plans made this rank send so far.
+  int64_t bytes_sent() const { return bytes_sent_; }
+
+  /// Makes everyone's collectives throw PeerLost with this reason, and this rank's an Error. From
+  /// any thread.
+  void abort(const std::string& why) noexcept;
+
+ private:
+  void run(Call call, Buffer buffer);
+  void all_reduce_now(std::span<const Buffer> terms, const Shards& shards, Operation operation);
+  void check_terms(std::span<const Buffer> terms, const Shards& shards) const;
+  void in_shared_memory(const Call& call, std::span<const Buffer> terms, const Shards& shards);
+  void by_program(const Call& call, std::span<const Buffer> terms, const Shards& shards);
+  void by_engine(const Call& call, std::span<const Buffer> terms);
+  Plan plan_for(const Request& request) const;
+  const Program& program_for(const Request& request);
+  std::vector<std::byte*> lay_out(const Program& program, std::span<const Buffer> terms);
+
+  /// Runs `action`; what it throws is told to all other ranks, and thrown again ever after.
+  template <typename Action>
+  void guard(const Call& call, const Action& action);
+
+  const std::unique_ptr<transport::Transport> transport_;
+  const CommunicatorOptions options_;
+  const Shards one_each_;  ///< a shard a rank
+  const bool in_two_levels_;
+  std::atomic<int64_t> bytes_sent_ = 0;
+  std::atomic<bool> gave_up_ = false;
+
+  // Of whoever is in the lane.
+  uint64_t sequence_ = 0;
+  std::vector<uint64_t> letters_;                     ///< exchanged with each rank alone
+  std::map<std::vector<int64_t>, Program> programs_;  ///< by request
+  std::optional<SharedDirect> shared_direct_;
+  std::vector<std::byte*> term_places_;
+  std::vector<int64_t> widths_;
+  transport::Memory scratch_;
+  std::exception_ptr broken_;
+
+  Lane lane_;  // last, so that it ends first
+};
+
+}  // namespace lockstep::collective

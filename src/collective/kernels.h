@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collective/element.h"
+
+namespace lockstep::collective {
+
+/// Which of the processor's instructions to fold with: all it has, or those every one has. Both
+/// give the same bits (but for the payload of a NaN made of two).
+enum class Instructions { best, portable };
+
+/// The loops over elements. `out` may be `a` or `b`; otherwise memory does not overlap.
+struct Kernels {
+  /// out = a (+, min, max) b.
+  void (*join)(std::byte* out, const std::byte* a, const std::byte* b, size_t bytes);
+  /// into = into (+, min, max) from.
+  void (*combine)(std::byte* into, const std::byte* from, size_t bytes);
+  /// data = data / n.
+  void (*divide)(std::byte* data, size_t bytes, int64_t n);
+};
+Kernels kernels(Type type, Operation operation, Instructions instructions);
+
+/// One pass over n = 2, 3 or 4 vectors of f32: loads each, adds along the canonical tree over n
+/// leaves, divides, and stores the result n times. Nothing for other n.
+using SumToAll = void (*)(const std::byte* const* terms, std::byte* const* results, size_t bytes,
+                          int64_t divide_by);
+SumToAll sum_f32_to_all(size_t n, Instructions instructions);
+
+}  // namespace lockstep::collective

@@ -1,0 +1,108 @@
+#include "collective/program.h"
+
+#include <algorithm>
+
+#include "collective/reduce.h"
+
+namespace lockstep::collective {
+namespace {
+
+bool overlap(Slot a, Range ranges_a, Slot b, Range range_b) {
+  return a == b && ranges_a.begin < range_b.end && range_b.begin < ranges_a.end;
+}
+
+bool touches(const Fold& fold, Slot slot, Range range) {
+  return overlap(fold.into, fold.range, slot, range) || overlap(fold.from, fold.range, slot, range);
+}
+
+// The fold that is all that becomes of a message and may be done while it arrives: nothing else in
+// the round reads or writes the two ranges that it touches.
+const Fold* fold_of(const Receive& receive, const Round& round) {
+  const Fold* found = nullptr;
+  for (const Fold& fold : round.folds)
+    if (fold.from == receive.slot && fold.range == receive.range) found = &fold;
+  if (found == nullptr) return nullptr;
+  const bool shared = std::any_of(round.folds.begin(), round.folds.end(), [&](const Fold& other) {
+    return &other != found &&
+           (touches(other, found->into, found->range) || touches(other, found->from, found->range));
+  });
+  const bool sent = std::any_of(round.sends.begin(), round.sends.end(), [&](const Send& send) {
+    return overlap(send.slot, send.range, found->into, found->range);
+  });
+  const bool overwritten =
+      std::any_of(round.receives.begin(), round.receives.end(), [&](const Receive& other) {
+        return overlap(other.slot, other.range, found->into, found->range);
+      });
+  return shared || sent || overwritten ? nullptr : found;
+}
+
+Program::Step step_of(const Round& round) {
+  Program::Step step{.sends = round.sends, .finished = round.finished};
+  std::vector<const Fold*> done;
+  for (const Receive& receive : round.receives) {
+    const Fold* const fold = fold_of(receive, round);
+    if (fold != nullptr) done.push_back(fold);
+    step.arrivals.push_back(
+        {{receive.peer, fold != nullptr ? fold->into : receive.slot, receive.range},
+         fold != nullptr});
+  }
+  for (const Fold& fold : round.folds)
+    if (std::find(done.begin(), done.end(), &fold) == done.end()) step.folds.push_back(fold);
+  return step;
+}
+
+}  // namespace
+
+Program::Program(const Plan& plan, int rank)
+    : count_(plan.count), used_(static_cast<size_t>(plan.slots)) {
+  const auto use = [&](Slot slot) { used_[static_cast<size_t>(slot)] = true; };
+  use(kBucket);
+  for (int index = 0; index < plan.rounds; ++index) {
+    steps_.push_back(step_of(plan.round(rank, index)));
+    for (const Send& send : steps_.back().sends) use(send.slot);
+    for (const Arrival& arrival : steps_.back().arrivals) use(arrival.receive.slot);
+    for (const Fold& fold : steps_.back().folds) {
+      use(fold.into);
+      use(fold.from);
+    }
+  }
+}
+
+int64_t Program::sent() const {
+  int64_t elements = 0;
+  for (const Step& step : steps_)
+    for (const Send& send : step.sends) elements += send.range.size();
+  return elements;
+}
+
+void run(const Program& program, const Work& work, transport::Transport& transport,
+         transport::Label label, Deadline deadline) {
+  const size_t element = bytes_of(work.type);
+  const transport::Combine combine = combiner(work.type, work.operation);
+  const auto place = [&](Slot slot, Range range) {
+    return work.slots[static_cast<size_t>(slot)] + static_cast<size_t>(range.begin) * element;
+  };
+  const auto size = [&](Range range) { return static_cast<size_t>(range.size()) * element; };
+
+  std::vector<transport::Outgoing> outgoing;
+  std::vector<transport::Incoming> incoming;
+  for (const Program::Step& step : program.steps()) {
+    outgoing.clear();
+    incoming.clear();
+    for (const Send& send : step.sends)
+      outgoing.push_back({send.peer, place(send.slot, send.range), size(send.range)});
+    for (const auto& [receive, folds] : step.arrivals)
+      incoming.push_back({receive.peer, place(receive.slot, receive.range), size(receive.range),
+                          folds ? combine : nullptr});
+    if (!outgoing.empty() || !incoming.empty())
+      transport.exchange(label, outgoing, incoming, deadline);
+    for (const Fold& fold : step.folds)
+      combine(place(fold.into, fold.range), place(fold.from, fold.range), size(fold.range));
+    if (work.divide_by != 1)
+      for (const Range& range : step.finished)
+        divider(work.type)(place(kBucket, range), size(range), work.divide_by);
+    ++label.words.back();
+  }
+}
+
+}  // namespace lockstep::collective

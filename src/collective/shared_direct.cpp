@@ -1,0 +1,101 @@
+#include "collective/shared_direct.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collective/reduce.h"
+
+namespace lockstep::collective {
+namespace {
+
+// Above this, two waits cost less than everyone reading everything.
+constexpr size_t kMostThroughMailboxes = 4 * 1024;
+
+struct Bytes {
+  size_t begin;
+  size_t end;
+};
+
+// A rank's slice ends where a cache line does, so that no two ranks write to one.
+Bytes slice_of(size_t bytes, int world, int rank) {
+  const size_t lines = (bytes + transport::kCacheLine - 1) / transport::kCacheLine;
+  const auto cut = [&](int at) {
+    return std::min(bytes, lines * static_cast<size_t>(at) / static_cast<size_t>(world) *
+                               transport::kCacheLine);
+  };
+  return {cut(rank), cut(rank + 1)};
+}
+
+}  // namespace
+
+void SharedDirect::all_reduce(const transport::Label& label, const Task& task,
+                              transport::Transport& transport, Deadline deadline) {
+  const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
+  const size_t terms = std::max(task.all_widths.size(), static_cast<size_t>(board_.world()));
+  if (bytes * terms <= kMostThroughMailboxes) return through_mailboxes(label, task, deadline);
+  Task shared = task;
+  shared.terms = shared_terms(task, transport);
+  in_place(label, shared, deadline);
+  if (shared.terms[0] != task.terms[0]) std::memcpy(task.terms[0], shared.terms[0], bytes);
+}
+
+std::span<std::byte* const> SharedDirect::shared_terms(const Task& task,
+                                                       transport::Transport& transport) {
+  const bool all_shared =
+      std::all_of(task.terms.begin(), task.terms.end(),
+                  [&](const std::byte* term) { return board_.offset_of(term).has_value(); });
+  if (all_shared) return task.terms;
+  const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
+  const size_t stride =
+      (bytes + transport::kCacheLine - 1) / transport::kCacheLine * transport::kCacheLine;
+  if (copies_.bytes < stride * task.terms.size()) {
+    copies_ = {};
+    copies_ = transport.allocate(stride * task.terms.size());
+  }
+  copy_terms_.clear();
+  for (std::byte* const term : task.terms) {
+    copy_terms_.push_back(copies_.data.get() + stride * copy_terms_.size());
+    std::memcpy(copy_terms_.back(), term, bytes);
+  }
+  return copy_terms_;
+}
+
+void SharedDirect::through_mailboxes(const transport::Label& label, const Task& task,
+                                     Deadline deadline) {
+  const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
+  std::byte* place = board_.next_mailbox();
+  for (const std::byte* const term : task.terms) {
+    if (bytes > 0) std::memcpy(place, term, bytes);
+    place += bytes;
+  }
+  board_.enter_with_mailbox(label, static_cast<uint32_t>(task.terms.size()));
+  board_.await_all_entered(deadline);
+  terms_.clear();
+  for (int rank = 0; rank < board_.world(); ++rank)
+    for (uint32_t i = 0; i < board_.notice(rank).terms; ++i)
+      terms_.push_back(board_.mailbox(rank) + i * bytes);
+  results_.assign(1, task.terms[0]);
+  fold_tree({terms_, task.all_widths, results_, bytes, task.type, task.operation, task.divide_by});
+}
+
+void SharedDirect::in_place(const transport::Label& label, const Task& task, Deadline deadline) {
+  offsets_.clear();
+  for (const std::byte* const term : task.terms) offsets_.push_back(*board_.offset_of(term));
+  board_.enter(label, offsets_);
+  board_.await_all_entered(deadline);
+  const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
+  const auto [begin, end] = slice_of(bytes, board_.world(), board_.rank());
+  terms_.clear();
+  results_.clear();
+  for (int rank = 0; rank < board_.world(); ++rank) {
+    for (uint32_t i = 0; i < board_.notice(rank).terms; ++i)
+      terms_.push_back(board_.term(rank, i) + begin);
+    results_.push_back(board_.term(rank, 0) + begin);
+  }
+  fold_tree(
+      {terms_, task.all_widths, results_, end - begin, task.type, task.operation, task.divide_by});
+  board_.leave();
+  board_.await_all_left(deadline);
+}
+
+}  // namespace lockstep::collective

@@ -1,0 +1,75 @@
+// Communicators from communicators: ranks tell each other texts by all-gather, which is all that a
+// transport needs to set itself up between some of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "collective/communicator.h"
+#include "collective/slice.h"
+
+namespace lockstep::collective {
+namespace {
+
+// A rendezvous of ranks that have a communicator already.
+class Reunion : public transport::Rendezvous {
+ public:
+  explicit Reunion(Communicator& communicator) : communicator_(communicator) {}
+
+  int rank() const override { return communicator_.rank(); }
+  int world() const override { return communicator_.world(); }
+  int job_rank() const override {
+    return communicator_.transport().peers()[static_cast<size_t>(rank())].rank;
+  }
+  std::vector<std::string> gather(const std::string& text) override {
+    return communicator_.gather_texts(text);
+  }
+
+ private:
+  Communicator& communicator_;
+};
+
+Buffer buffer_of(std::vector<int64_t>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), static_cast<int64_t>(values.size()),
+          Type::i64};
+}
+
+}  // namespace
+
+std::vector<std::string> Communicator::gather_texts(const std::string& text) {
+  const auto ranks = static_cast<size_t>(world());
+  std::vector<int64_t> lengths(ranks);
+  lengths[static_cast<size_t>(rank())] = static_cast<int64_t>(text.size());
+  all_gather(buffer_of(lengths));
+
+  const auto longest = static_cast<size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  const size_t words = longest / sizeof(int64_t) + 1;
+  std::vector<int64_t> texts(words * ranks);
+  std::memcpy(&texts[words * static_cast<size_t>(rank())], text.data(), text.size());
+  all_gather(buffer_of(texts));
+
+  std::vector<std::string> result;
+  for (size_t i = 0; i < ranks; ++i)
+    result.emplace_back(reinterpret_cast<const char*>(&texts[words * i]),
+                        static_cast<size_t>(lengths[i]));
+  return result;
+}
+
+std::unique_ptr<Communicator> Communicator::split(int color, int key) {
+  std::vector<std::pair<int, int>> members;  // key, rank
+  const std::vector<std::string> wishes = gather_texts(fmt::format("{} {}", color, key));
+  for (int other = 0; other < world(); ++other) {
+    const std::string& wish = wishes[static_cast<size_t>(other)];
+    const size_t space = wish.find(' ');
+    if (std::stoi(wish) == color) members.emplace_back(std::stoi(wish.substr(space)), other);
+  }
+  std::sort(members.begin(), members.end());
+  std::vector<int> ranks;
+  for (const auto& [_, member] : members) ranks.push_back(member);
+  Reunion everyone(*this);
+  transport::GroupRendezvous group(everyone, ranks);
+  return std::make_unique<Communicator>(transport_->connect_again(group), options_);
+}
+
+}  // namespace lockstep::collective

@@ -1,0 +1,70 @@
+#include "launch/connect.h"
+
+#include <algorithm>
+
+#include "base/nearest.h"
+#include "lockstep/error.h"
+#include "transport/hybrid.h"
+#include "transport/mpi.h"
+#include "transport/shm.h"
+#include "transport/tcp.h"
+#include "transport/tcp_rendezvous.h"
+
+namespace lockstep::launch {
+namespace {
+
+using transport::Rendezvous;
+using transport::Transport;
+
+bool uses_mpi(const std::string& name) {
+  return name == "mpi" || name == "hybrid-mpi";
+}
+
+void check_name(const std::string& name) {
+  const auto& names = transport_names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw BadInput("transport '{}': no such transport{}; there are: {}", name,
+                   did_you_mean(name, names), fmt::join(names, ", "));
+}
+
+std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options) {
+  if (!uses_mpi(options.transport))
+    return transport::meet_over_tcp({.rank = job.rank,
+                                     .world = job.world,
+                                     .host = job.master_host,
+                                     .port = job.master_port,
+                                     .key = job.key,
+                                     .seconds = options.meeting_seconds});
+  auto all = transport::mpi_rendezvous({.connect_seconds = options.meeting_seconds});
+  if (all->world() != job.world || all->rank() != job.rank)
+    throw BadInput(
+        "transport {}: MPI says that this is rank {} of {}, the environment says rank {} of {}; "
+        "start all workers by one mpirun -n {}",
+        options.transport, all->rank(), all->world(), job.rank, job.world, job.world);
+  return all;
+}
+
+}  // namespace
+
+const std::vector<std::string>& transport_names() {
+  static const std::vector<std::string> names = {"shm", "tcp", "mpi", "hybrid", "hybrid-mpi"};
+  return names;
+}
+
+std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options) {
+  check_name(options.transport);
+  const std::unique_ptr<Rendezvous> all = meet(job, options);
+  const transport::ShmOptions shm{.silence_seconds = options.silence_seconds};
+  const transport::TcpOptions tcp{.key = job.key,
+                                  .streams = options.streams,
+                                  .silence_seconds = options.silence_seconds,
+                                  .connect_seconds = options.meeting_seconds};
+  if (options.transport == "shm") return transport::connect_shm(*all, shm);
+  if (options.transport == "tcp") return transport::connect_tcp(*all, tcp);
+  if (options.transport == "mpi") return transport::connect_mpi(*all);
+  auto between = uses_mpi(options.transport) ? transport::connect_mpi(*all)
+                                             : transport::connect_tcp(*all, tcp);
+  return transport::connect_hybrid(*all, std::move(between), shm);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launch/job.h"
+#include "transport/transport.h"
+
+namespace lockstep::launch {
+
+/// "shm", "tcp", "mpi", "hybrid" (shm inside a host, tcp between hosts) and "hybrid-mpi".
+const std::vector<std::string>& transport_names();
+
+struct ConnectOptions {
+  std::string transport = "hybrid";
+  int streams = 1;              ///< TCP connections for every pair of ranks
+  double silence_seconds = 10;  ///< until a host that says nothing is lost
+  double meeting_seconds = 60;  ///< for all workers to come
+};
+
+/// Connects this worker with all others of its job. Throws BadInput for a transport that does not
+/// exist or does not fit the job; what `meet_over_tcp` and the transports throw.
+std::unique_ptr<transport::Transport> connect(const Job& job, const ConnectOptions& options);
+
+}  // namespace lockstep::launch

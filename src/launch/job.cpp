@@ -1,0 +1,85 @@
+#include "launch/job.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "lockstep/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr int kUsualPort = 29500;
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+int number(const char* name, int lowest, int highest) {
+  const std::string text = variable(name);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < lowest || value > highest)
+    throw BadInput("environment variable {}='{}': expected a number from {} to {}", name, text,
+                   lowest, highest);
+  return value;
+}
+
+// The variables in which a launcher says who a process is.
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* world;
+  const char* local_rank;
+};
+
+constexpr Launcher kLaunchers[] = {
+    {"torchrun's variables", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"PMIx", "PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK"},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+};
+
+bool is_set(const char* name) {
+  return std::getenv(name) != nullptr;
+}
+
+}  // namespace
+
+std::string first_host(const std::string& list) {
+  const size_t bracket = list.find('[');
+  const size_t comma = list.find(',');
+  if (bracket == std::string::npos || comma < bracket) return list.substr(0, comma);
+  const size_t end = list.find_first_of(",-]", bracket);
+  const size_t close = list.find(']', bracket);
+  if (end == std::string::npos || close == std::string::npos)
+    throw BadInput("host list '{}': expected one such as n[1-4]", list);
+  const size_t next = list.find(',', close);
+  const std::string rest =
+      list.substr(close + 1, next == std::string::npos ? next : next - close - 1);
+  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1) + rest;
+}
+
+std::optional<Job> job_from_environment() {
+  constexpr int kMostRanks = 1 << 16;
+  for (const Launcher& launcher : kLaunchers) {
+    if (!is_set(launcher.rank) || !is_set(launcher.world)) continue;
+    Job job{.launcher = launcher.name};
+    job.world = number(launcher.world, 1, kMostRanks);
+    job.rank = number(launcher.rank, 0, job.world - 1);
+    if (is_set(launcher.local_rank)) job.local_rank = number(launcher.local_rank, 0, kMostRanks);
+    if (is_set("MASTER_ADDR"))
+      job.master_host = variable("MASTER_ADDR");
+    else if (is_set("SLURM_JOB_NODELIST"))
+      job.master_host = first_host(variable("SLURM_JOB_NODELIST"));
+    job.master_port =
+        static_cast<uint16_t>(is_set("MASTER_PORT") ? number("MASTER_PORT", 1, 65535) : kUsualPort);
+    job.key = variable("LOCKSTEP_JOB_KEY");
+    return job;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::launch

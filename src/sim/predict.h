@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collective/all_reduce.h"
+#include "sim/network.h"
+
+namespace lockstep::sim {
+
+struct Prediction {
+  collective::Algorithm algorithm;
+  double seconds;
+};
+
+enum class Among { all, canonical };
+
+/// How long each algorithm's all-reduce of a bucket of floats takes, cheapest first; of equally
+/// cheap ones, the one named first in Algorithm. Microseconds for a few ranks, seconds for
+/// thousands.
+std::vector<Prediction> predict(int world, int64_t bytes, const Network& network,
+                                Among among = Among::all);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,141 @@
+// Runs a plan, round by round: what is sent in a round is received in it, so one round of all ranks
+// is in memory at a time. The invariant: before round r, start_[rank] is when that rank has done
+// all of its rounds before r. No rank waits for others but by their messages.
+//
+// A message of round r *begins* when its sender has begun the round and spent one overhead on it,
+// and its receiver has begun it too; one of at most `eager_bytes` does not wait for the receiver.
+// Links carry it (sim/traffic.cpp) and it *arrives* a latency later. Its receiver spends an
+// overhead on it, folds when all have arrived, and is done. Its sender is done with it at once if
+// it is eager, else when it has arrived.
+//
+// A rank's processor and its links work at the same time. So k messages at a time cost either k
+// turns of the link and one of the processor, or one of the link and k of the processor, whichever
+// is more; and a processor's work in a round is never less than its overheads one after another.
+#include "sim/simulate.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "lockstep/error.h"
+#include "sim/traffic.h"
+
+namespace lockstep::sim {
+namespace {
+
+using collective::Plan;
+using collective::Round;
+
+// What one rank does in a round.
+struct Turn {
+  int sends = 0;
+  int receives = 0;
+  int64_t folded = 0;  // bytes
+  double sent = 0;     // when the last message that it must wait for has arrived
+  double arrived = 0;  // when the last message to it has
+  double first = std::numeric_limits<double>::infinity();  // when the first could have, alone
+
+  bool idle() const { return sends == 0 && receives == 0 && folded == 0; }
+};
+
+class Simulation {
+ public:
+  Simulation(const Plan& plan, int64_t element_bytes, const Network& network)
+      : plan_(plan),
+        element_bytes_(element_bytes),
+        network_(network),
+        traffic_(network, plan.world),
+        start_(static_cast<size_t>(plan.world)),
+        sent_(static_cast<size_t>(plan.world)),
+        turns_(static_cast<size_t>(plan.world)) {}
+
+  Timing run() {
+    for (int index = 0; index < plan_.rounds; ++index) {
+      post(index);
+      for (Message& message : messages_) message.begin = begin_of(message);
+      traffic_.carry(messages_);
+      for (const Message& message : messages_) deliver(message);
+      finish_round();
+    }
+    timing_.rounds = plan_.rounds;
+    timing_.finish = start_;
+    timing_.seconds = *std::max_element(start_.begin(), start_.end());
+    timing_.bytes_most = *std::max_element(sent_.begin(), sent_.end());
+    timing_.link_busy = traffic_.busy();
+    return std::move(timing_);
+  }
+
+ private:
+  void post(int index) {
+    messages_.clear();
+    for (int rank = 0; rank < plan_.world; ++rank) {
+      const Round round = plan_.round(rank, index);
+      Turn& turn = turns_[rank];
+      turn.sends = static_cast<int>(round.sends.size());
+      for (const auto& fold : round.folds) turn.folded += fold.range.size() * element_bytes_;
+      for (const auto& send : round.sends) {
+        const int64_t bytes = send.range.size() * element_bytes_;
+        messages_.push_back({.from = rank, .to = send.peer, .bytes = bytes, .begin = 0});
+        sent_[rank] += bytes;
+        timing_.bytes_total += bytes;
+      }
+    }
+    timing_.messages += std::ssize(messages_);
+  }
+
+  bool eager(const Message& message) const { return message.bytes <= network_.eager_bytes; }
+
+  double begin_of(const Message& message) const {
+    const double ready = start_[message.from] + network_.overhead;
+    return eager(message) ? ready : std::max(ready, start_[message.to]);
+  }
+
+  void deliver(const Message& message) {
+    const Path path = traffic_.links().path(message.from, message.to);
+    const double alone = static_cast<double>(message.bytes) / path.bytes_per_second;
+    Turn& sender = turns_[message.from];
+    Turn& receiver = turns_[message.to];
+    const double processed = start_[message.from] + sender.sends * network_.overhead + alone;
+    const double arrives = std::max(message.end, processed) + path.latency;
+    ++receiver.receives;
+    receiver.arrived = std::max(receiver.arrived, arrives);
+    receiver.first = std::min(receiver.first, message.begin + alone + path.latency);
+    if (!eager(message)) sender.sent = std::max(sender.sent, arrives);
+  }
+
+  void finish_round() {
+    for (size_t rank = 0; rank < turns_.size(); ++rank) {
+      Turn& turn = turns_[rank];
+      if (turn.idle()) continue;
+      const double overhead = network_.overhead;
+      double end = start_[rank] + (turn.sends + turn.receives) * overhead;
+      if (turn.receives > 0)
+        end = std::max({end, turn.arrived + overhead, turn.first + turn.receives * overhead});
+      end = std::max(end, turn.sent);
+      start_[rank] = end + static_cast<double>(turn.folded) / network_.reduce_bytes_per_second;
+      turn = {};
+    }
+  }
+
+  const Plan& plan_;
+  int64_t element_bytes_;
+  const Network& network_;
+  Traffic traffic_;
+  std::vector<double> start_;
+  std::vector<int64_t> sent_;  // bytes, by rank
+  Timing timing_;
+
+  // Of one round.
+  std::vector<Message> messages_;
+  std::vector<Turn> turns_;
+};
+
+}  // namespace
+
+Timing simulate(const Plan& plan, int64_t element_bytes, const Network& network) {
+  check(network);
+  if (element_bytes < 1)
+    throw BadInput("simulation of elements of {} bytes: expected at least 1", element_bytes);
+  return Simulation(plan, element_bytes, network).run();
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/links.h"
+
+namespace lockstep::sim {
+
+struct Message {
+  int from;
+  int to;
+  int64_t bytes;
+  double begin;    ///< seconds; from when on links can carry it
+  double end = 0;  ///< when the last link on its way is done with it, latency not counted
+};
+
+/// The links of a network while a plan runs. Rounds come one after another.
+class Traffic {
+ public:
+  Traffic(const Network& network, int world);
+
+  const Links& links() const { return links_; }
+
+  /// Sets `end` of a round's messages.
+  void carry(std::vector<Message>& messages);
+
+  /// Seconds that each link was busy so far.
+  std::vector<double> busy() const;
+
+ private:
+  void carry_together(std::vector<Message>& messages, double begin, int64_t hops);
+  void carry_apart(std::vector<Message>& messages);
+  void sort_by_link(const std::vector<Message>& messages);
+  double share(std::span<int> crossing, std::vector<Message>& messages, int link);
+
+  Links links_;
+  std::vector<double> free_;    // by link: when it is done with the rounds so far
+  std::vector<int64_t> bytes_;  // by link: that it carried so far
+
+  // Of one round, kept for their memory.
+  std::vector<int64_t> load_;    // by link
+  std::vector<int64_t> offset_;  // by link, into crossing_
+  std::vector<int> crossing_;    // messages, link after link
+  std::vector<double> target_;
+};
+
+}  // namespace lockstep::sim

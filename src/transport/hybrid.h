@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "transport/rendezvous.h"
+#include "transport/shm.h"
+#include "transport/transport.h"
+
+namespace lockstep::transport {
+
+/// Shared memory between ranks of one host, and `between`, which connects all ranks, for the rest.
+/// Collective.
+std::unique_ptr<Transport> connect_hybrid(Rendezvous& rendezvous,
+                                          std::unique_ptr<Transport> between,
+                                          const ShmOptions& options = {});
+
+}  // namespace lockstep::transport

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "transport/mpi/library.h"
+#include "transport/transport.h"
+
+namespace lockstep::transport::mpi {
+
+/// Where messages go: a communicator, the tags that are ours there, and who its ranks are.
+struct Port {
+  MPI_Comm communicator;
+  int first_tag;
+  int rank;
+  std::vector<Peer> peers;
+  /// More of them on this host than it has processors: whoever waits must let others run.
+  bool crowded;
+};
+
+/// Runs one `Transport::exchange` after another over a port.
+class Exchange {
+ public:
+  explicit Exchange(Port port) : port_(std::move(port)) {}
+
+  const Port& port() const { return port_; }
+
+  void run(const Label& label, std::span<const Outgoing> outgoing,
+           std::span<const Incoming> incoming, Deadline deadline);
+
+  /// Waits for a request that all ranks take part in, such as a collective's.
+  void finish(MPI_Request request, Deadline deadline);
+
+ private:
+  static constexpr size_t kInlined = 4032;
+  static constexpr size_t kPiece = size_t{512} << 10;
+  static constexpr size_t kInFlight = 4;
+
+  struct Header {
+    Label label;
+    uint64_t bytes;
+  };
+  struct Envelope {
+    Header header;
+    std::array<std::byte, kInlined> inlined;
+  };
+  using Scratch = std::array<std::byte, kPiece>;
+
+  enum class Part { sent_envelope, sent_piece, envelope, piece };
+  /// What a request is about: a part of outgoing or incoming message number `message`.
+  struct Task {
+    Part part = Part::sent_envelope;
+    size_t message = 0;
+    size_t begin = 0;
+    size_t bytes = 0;
+    int peer = 0;
+  };
+  struct Message {
+    int tag = 0;
+    size_t posted = 0;  ///< bytes of it for which there were requests
+    std::array<std::unique_ptr<Scratch>, kInFlight> scratch;
+  };
+
+  void begin(const Label& label, std::span<const Outgoing> outgoing,
+             std::span<const Incoming> incoming);
+  void drop_requests() noexcept;
+
+  void post_send(const Task& task, const void* data, size_t bytes, int tag);
+  void post_receive(const Task& task, void* into, size_t bytes, int tag);
+  MPI_Request& add(const Task& task);
+
+  void send_envelope(size_t message);
+  void send_next_piece(size_t message);
+  void receive_next_piece(size_t message);
+  std::byte* landing_place(size_t message, size_t begin);
+  void open(size_t message);
+
+  void complete(const Task& task);
+  void poll();
+  void throw_failed(int found);
+  void expire();
+
+  const Port port_;
+  Library& library_ = Library::get();
+
+  bool failed_ = false;
+
+  // Of the exchange under way.
+  Label label_;
+  std::span<const Outgoing> outgoing_;
+  std::span<const Incoming> incoming_;
+  std::vector<Message> sends_;
+  std::vector<Message> receives_;
+
+  std::vector<Envelope> envelopes_;  ///< of what is received, then of what is sent
+  std::vector<MPI_Request> requests_;
+  std::vector<Task> tasks_;  ///< by request
+  size_t pending_ = 0;
+  std::vector<Task> done_;
+  std::vector<int> found_;
+  std::vector<MPI_Status> statuses_;
+};
+
+}  // namespace lockstep::transport::mpi

@@ -1,0 +1,256 @@
+#include "transport/mpi.h"
+
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "transport/engine.h"
+#include "transport/host.h"
+#include "transport/mpi/exchange.h"
+#include "transport/mpi/library.h"
+
+namespace lockstep::transport {
+namespace {
+
+// Ours on MPI_COMM_WORLD, which belongs to the program: a range nobody else is likely to use.
+constexpr int kWorldTag = 23'000;
+constexpr size_t kAlignment = 4096;
+
+MPI_Datatype datatype(Type type) {
+  switch (type) {
+    case Type::f32:
+      return MPI_FLOAT;
+    case Type::f64:
+      return MPI_DOUBLE;
+    case Type::i32:
+      return MPI_INT32_T;
+    case Type::i64:
+      return MPI_INT64_T;
+    case Type::f16:
+    case Type::bf16:
+      break;
+  }
+  return MPI_DATATYPE_NULL;
+}
+
+MPI_Op operator_of(Operation operation) {
+  if (operation == Operation::min) return MPI_MIN;
+  if (operation == Operation::max) return MPI_MAX;
+  return MPI_SUM;
+}
+
+// A launcher that is told to abort may drop what it has not read of our stderr yet.
+void let_launcher_read_stderr() {
+  int unread = 0;
+  const Deadline deadline = Deadline::in(1);
+  while (ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0 && !deadline.passed())
+    sched_yield();
+}
+
+class MpiEngine final : public Engine {
+ public:
+  explicit MpiEngine(mpi::Exchange& exchange) : exchange_(exchange) {}
+
+  bool supports(Type type) const override { return datatype(type) != MPI_DATATYPE_NULL; }
+
+  void all_reduce(std::byte* data, int64_t count, Type type, Operation operation,
+                  Deadline deadline) override {
+    if (!supports(type))
+      throw BadInput("algorithm engine: MPI has no {}; choose another algorithm", name_of(type));
+    constexpr int64_t kAtOnce = int64_t{1} << 30;  // MPI counts in int
+    for (int64_t begin = 0; begin < count; begin += kAtOnce) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      {
+        const auto lock = mpi::Library::get().lock();
+        mpi::check(
+            MPI_Iallreduce(MPI_IN_PLACE, data + begin * static_cast<int64_t>(bytes_of(type)),
+                           static_cast<int>(std::min(kAtOnce, count - begin)), datatype(type),
+                           operator_of(operation), exchange_.port().communicator, &request),
+            "MPI_Iallreduce");
+      }
+      exchange_.finish(request, deadline);
+    }
+  }
+
+ private:
+  mpi::Exchange& exchange_;
+};
+
+// Its communicator lives until MPI ends: to free one is a collective, and no thing for a
+// destructor.
+class Mpi final : public Transport {
+ public:
+  Mpi(mpi::Port port, const MpiOptions& options)
+      : exchange_(std::move(port)), engine_(exchange_), options_(options) {}
+
+  const char* name() const override { return "mpi"; }
+  int rank() const override { return exchange_.port().rank; }
+  int world() const override { return static_cast<int>(peers().size()); }
+  const std::vector<Peer>& peers() const override { return exchange_.port().peers; }
+  Engine* engine() override { return &engine_; }
+
+  void exchange(const Label& label, std::span<const Outgoing> outgoing,
+                std::span<const Incoming> incoming, Deadline deadline) override {
+    exchange_.run(label, outgoing, incoming, deadline);
+  }
+
+  Memory allocate(size_t bytes) override {
+    const size_t pages = std::max<size_t>(1, (bytes + kAlignment - 1) / kAlignment);
+    auto* const data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, pages * kAlignment));
+    if (data == nullptr) throw Error(fmt::format("[mpi] no memory for {} bytes", bytes));
+    std::memset(data, 0, pages * kAlignment);
+    return {std::shared_ptr<std::byte>(data, [](std::byte* memory) { std::free(memory); }), bytes};
+  }
+
+  void abort(const std::string& why) noexcept override {
+    mpi::Library::get().give_up();
+    std::fprintf(stderr, "lockstep: %s gives up: %s\n",
+                 peers()[static_cast<size_t>(rank())].text().c_str(), why.c_str());
+    let_launcher_read_stderr();
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+
+  std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {
+    return connect_mpi(rendezvous, options_);
+  }
+
+ private:
+  mpi::Exchange exchange_;
+  MpiEngine engine_;
+  const MpiOptions options_;
+};
+
+// Everyone sends its text to everyone, so that whoever waits knows for whom.
+class MpiRendezvous final : public Rendezvous {
+ public:
+  MpiRendezvous(mpi::Port port, const MpiOptions& options)
+      : exchange_(std::move(port)), options_(options) {}
+
+  int rank() const override { return exchange_.port().rank; }
+  int world() const override { return static_cast<int>(exchange_.port().peers.size()); }
+
+  std::vector<std::string> gather(const std::string& text) override {
+    const uint64_t size = text.size();
+    std::vector<uint64_t> sizes(static_cast<size_t>(world()), size);
+    swap(&size, sizeof size, [&](size_t peer) { return std::span(&sizes[peer], 1); });
+    std::vector<std::string> texts(sizes.size(), text);
+    for (size_t peer = 0; peer < texts.size(); ++peer) texts[peer].resize(sizes[peer]);
+    swap(text.data(), text.size(), [&](size_t peer) { return std::span(texts[peer]); });
+    return texts;
+  }
+
+ private:
+  template <typename Place>
+  void swap(const void* data, size_t bytes, Place place) {
+    std::vector<Outgoing> outgoing;
+    std::vector<Incoming> incoming;
+    for (int peer = 0; peer < world(); ++peer) {
+      if (peer == rank()) continue;
+      const auto room = std::as_writable_bytes(place(static_cast<size_t>(peer)));
+      outgoing.push_back({peer, static_cast<const std::byte*>(data), bytes});
+      incoming.push_back({peer, room.data(), room.size()});
+    }
+    const Label label{{0x7265'6e64'657a'7675, swaps_++}};
+    exchange_.run(label, outgoing, incoming, Deadline::in(options_.connect_seconds));
+  }
+
+  mpi::Exchange exchange_;
+  const MpiOptions options_;
+  uint64_t swaps_ = 0;
+};
+
+struct Introduction {
+  Peer peer;
+  int world_rank = 0;
+  std::string identity;
+};
+
+std::vector<Introduction> introduce(Rendezvous& rendezvous, int world_rank) {
+  const std::string mine = fmt::format("{} {} {} {} {}", rendezvous.job_rank(), getpid(),
+                                       world_rank, host_name(), host_identity());
+  std::vector<Introduction> all;
+  for (const std::string& text : rendezvous.gather(mine)) {
+    Introduction& one = all.emplace_back();
+    std::istringstream words(text);
+    words >> one.peer.rank >> one.peer.pid >> one.world_rank >> one.peer.host;
+    std::getline(words, one.identity);
+  }
+  return all;
+}
+
+bool is_crowded(const std::vector<Introduction>& all, size_t self) {
+  const auto here = std::count_if(all.begin(), all.end(), [&](const Introduction& one) {
+    return one.identity == all[self].identity;
+  });
+  return here > sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+int world_rank() {
+  int rank = 0;
+  mpi::check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  return rank;
+}
+
+// All its ranks are known to be here: nobody waits for long.
+MPI_Comm communicator_of(const std::vector<Introduction>& all) {
+  std::vector<int> ranks;
+  for (const Introduction& one : all) ranks.push_back(one.world_rank);
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Comm communicator = MPI_COMM_NULL;
+  const auto lock = mpi::Library::get().lock();
+  mpi::check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  mpi::check(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &group),
+             "MPI_Group_incl");
+  mpi::check(MPI_Comm_create_group(MPI_COMM_WORLD, group, kWorldTag - 1, &communicator),
+             "MPI_Comm_create_group");
+  mpi::check(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  MPI_Group_free(&group);
+  MPI_Group_free(&world);
+  return communicator;
+}
+
+}  // namespace
+
+bool mpi_is_built() {
+  return true;
+}
+
+std::string mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text = {};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string all(text.data(), static_cast<size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));
+}
+
+std::unique_ptr<Rendezvous> mpi_rendezvous(const MpiOptions& options) {
+  mpi::Library::get();
+  int world = 0;
+  mpi::check(MPI_Comm_size(MPI_COMM_WORLD, &world), "MPI_Comm_size");
+  std::vector<Peer> peers;
+  for (int rank = 0; rank < world; ++rank) peers.push_back({rank, "not connected yet", 0});
+  const bool may_be_crowded = world > sysconf(_SC_NPROCESSORS_ONLN);
+  return std::make_unique<MpiRendezvous>(
+      mpi::Port{MPI_COMM_WORLD, kWorldTag, world_rank(), std::move(peers), may_be_crowded},
+      options);
+}
+
+std::unique_ptr<Transport> connect_mpi(Rendezvous& rendezvous, const MpiOptions& options) {
+  mpi::Library::get();
+  const auto all = introduce(rendezvous, world_rank());
+  std::vector<Peer> peers;
+  for (const Introduction& one : all) peers.push_back(one.peer);
+  const bool crowded = is_crowded(all, static_cast<size_t>(rendezvous.rank()));
+  return std::make_unique<Mpi>(
+      mpi::Port{communicator_of(all), 0, rendezvous.rank(), std::move(peers), crowded}, options);
+}
+
+}  // namespace lockstep::transport
