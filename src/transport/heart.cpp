@@ -205,8 +205,9 @@ void Heart::raise_broken(int rank) {
   changed_.wait_for(lock, kVerdictWait, [&] { return loss_ || left_[static_cast<size_t>(rank)]; });
   if (loss_) throw PeerLost(*loss_);
   if (left_[static_cast<size_t>(rank)]) throw PeerLost(peer(rank).rank, finished(rank));
-  throw PeerLost(peer(rank).rank,
-                 fmt::format("{} is gone: its data connection broke", peer(rank).text()));
+  lock.unlock();
+  lose(rank, "is gone: its data connection broke");
+  raise_loss();
 }
 
 void Heart::give_up(const std::string& why) {

@@ -63,6 +63,9 @@ int connecting_error(int socket);
 /// does not block, is not inherited by child processes, and sends at once.
 Descriptor accept_from(int listener);
 
+/// For large messages between processes of one machine.
+void suit_same_machine(int socket);
+
 Address local_address(int socket);
 Address remote_address(int socket);
 

@@ -62,7 +62,7 @@ class MeshBuilder {
   /// Nothing, or why it cannot be done.
   std::string build(Descriptor listener);
   std::vector<int> unreached() const;
-  Mesh take() { return std::move(mesh_); }
+  Mesh take();
 
  private:
   void dial_lower();
@@ -90,6 +90,13 @@ MeshBuilder::MeshBuilder(int rank, const std::vector<Card>& cards, const TcpOpti
     mesh_.control.emplace_back();
     if (boot_of(card) == boot_of(own)) ++mesh_.neighbours;
   }
+}
+
+Mesh MeshBuilder::take() {
+  for (size_t peer = 0; peer < cards_.size(); ++peer)
+    if (cards_[peer].machine == cards_[static_cast<size_t>(rank_)].machine)
+      for (const Descriptor& socket : mesh_.data[peer]) suit_same_machine(socket.get());
+  return std::move(mesh_);
 }
 
 void MeshBuilder::dial_lower() {
@@ -208,11 +215,19 @@ std::vector<Card> exchange_cards(Rendezvous& rendezvous, const TcpOptions& optio
 Mesh form_mesh(Rendezvous& rendezvous, const TcpOptions& options) {
   if (options.streams < 1 || options.streams > 64)
     throw BadInput("{} streams for tcp: expected 1 to 64", options.streams);
+  if (!(options.silence_seconds >= 0.1))
+    throw BadInput("a peer is lost after {} s of silence: expected at least 0.1",
+                   options.silence_seconds);
   Descriptor listener = listen_at(options.bind, 0);
   const uint16_t port = local_address(listener.get()).port();
   const std::vector<Card> cards = exchange_cards(rendezvous, options, port);
   MeshBuilder builder(rendezvous.rank(), cards, options);
-  Failure own{.kind = FailureKind::timeout, .message = builder.build(std::move(listener))};
+  Failure own{.kind = FailureKind::timeout};
+  try {
+    own.message = builder.build(std::move(listener));
+  } catch (const Error& error) {
+    own.message = fmt::format("rank {}: {}", rendezvous.rank(), error.what());
+  }
   own.ranks = builder.unreached();
   // All know of a failure anywhere, or nobody goes on.
   for (const std::string& text : rendezvous.gather(encode(own)))

@@ -1,7 +1,5 @@
 #include "transport/wire.h"
 
-#include <cstring>
-
 #include "transport/bytes.h"
 
 namespace lockstep::transport {
@@ -26,7 +24,7 @@ size_t largest_payload(FrameKind kind) {
     case FrameKind::roster:
       return kLongestRoster;
     case FrameKind::failure:
-      return kLongestMessage + 4 * kLargestWorld + 64;
+      return kLongestMessage + size_t{4} * kLargestWorld + 64;
   }
   return 0;
 }
@@ -232,13 +230,16 @@ std::optional<Card> parse_card(Bytes bytes) {
   return card;
 }
 
+// Once for every message, and so without allocating.
 MessageHeaderBytes encode(const MessageHeader& header) {
-  ByteWriter writer;
-  writer.put(kMessageMagic).put(header.part);
-  for (const uint64_t word : header.label.words) writer.put(word);
-  writer.put(header.bytes).put(uint64_t{0});
-  MessageHeaderBytes bytes;
-  std::memcpy(bytes.data(), writer.bytes().data(), bytes.size());
+  MessageHeaderBytes bytes = {};
+  const auto store = [&](size_t at, uint64_t value, size_t size) {
+    for (size_t i = 0; i < size; ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
+  };
+  store(0, kMessageMagic, 4);
+  store(4, header.part, 4);
+  for (size_t i = 0; i < header.label.words.size(); ++i) store(8 + 8 * i, header.label.words[i], 8);
+  store(48, header.bytes, 8);
   return bytes;
 }
 

@@ -2,7 +2,7 @@
 // parser. What is accepted must survive being written and read again.
 //
 //   cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DLOCKSTEP_FUZZ=ON \
-//         -DLOCKSTEP_TORCH=OFF
+//         -DLOCKSTEP_TORCH=OFF -DLOCKSTEP_TESTS=OFF
 //   cmake --build build/fuzz --target network_fuzz
 //   build/fuzz/network_fuzz -max_total_time=20 -max_len=4096
 #include <cstdint>

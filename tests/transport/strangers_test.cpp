@@ -1,7 +1,10 @@
+#include <sys/resource.h>
+
 #include <mutex>
 #include <random>
 
 #include "expect_error.h"
+#include "transport/child_process.h"
 #include "transport/tcp_worlds.h"
 #include "transport/wire.h"
 
@@ -26,6 +29,18 @@ std::vector<Descriptor> strangers(uint16_t port, int count, Habit habit) {
     if (habit != Habit::hangs_up) made.push_back(std::move(socket));
   }
   return made;
+}
+
+void wait_until_listening(uint16_t port) {
+  const Address master = resolve("127.0.0.1", port).at(0);
+  for (int error = -1; error != 0;) {
+    const Descriptor probe = start_connecting(master);
+    pollfd wait = {.fd = probe.get(), .events = POLLOUT, .revents = 0};
+    if (probe) wait_for({&wait, 1}, 1);
+    error = probe ? connecting_error(probe.get()) : -1;
+    // A socket can connect to itself when it is given the port it dials.
+    if (local_address(probe.get()).text() == remote_address(probe.get()).text()) error = -1;
+  }
 }
 
 // A rendezvous that, once ranks have told their ports, lets strangers in there too.
@@ -65,14 +80,7 @@ void expect_world_of_three_among(int count, Habit habit) {
     };
     std::vector<Descriptor> crowd;
     if (rank == 1) {
-      // Rank 0 must listen before anybody can come.
-      const Address master = resolve("127.0.0.1", port).at(0);
-      for (int error = -1; error != 0;) {
-        const Descriptor probe = start_connecting(master);
-        pollfd wait = {.fd = probe.get(), .events = POLLOUT, .revents = 0};
-        if (probe) wait_for({&wait, 1}, 1);
-        error = probe ? connecting_error(probe.get()) : -1;
-      }
+      wait_until_listening(port);
       crowd = strangers(port, count, habit);
     }
     const auto meeting = meet_over_tcp(how);
@@ -98,6 +106,26 @@ TEST(Strangers, RandomBytesStopNobody) {
 
 TEST(Strangers, ThoseWhoHangUpAtOnceStopNobody) {
   expect_world_of_three_among(100, Habit::hangs_up);
+}
+
+TEST(Strangers, MoreOfThemThanFilesMayBeOpenStopNobody) {
+  const uint16_t port = free_port();
+  ChildProcess host([&](const ChildProcess::Say& say) {
+    const rlimit few = {.rlim_cur = 40, .rlim_max = 40};
+    setrlimit(RLIMIT_NOFILE, &few);
+    Meeting how = meeting_of(0, 2, port);
+    how.log = [&](const std::string& line) { say(line); };
+    say(fmt::format("gathered {}", meet_over_tcp(how)->gather("hello").size()));
+  });
+  wait_until_listening(port);
+  const std::vector<Descriptor> crowd = strangers(port, 200, Habit::silent);
+  EXPECT_EQ(meet_over_tcp(meeting_of(1, 2, port))->gather("hello").size(), 2U);
+  std::string line;
+  bool ran_out = false;
+  while (!(line = host.line()).empty() && line != "gathered 2")
+    ran_out = ran_out || line.find("no more files") != std::string::npos;
+  EXPECT_EQ(line, "gathered 2");
+  EXPECT_TRUE(ran_out);
 }
 
 TEST(Strangers, AWorkerOfAnotherJobIsToldThatItsKeyIsWrongAndTheJobGoesOn) {

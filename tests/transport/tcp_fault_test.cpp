@@ -103,16 +103,15 @@ TEST(TcpFaults, AStoppedProcessIsLostAfterItsSilence) {
 }
 
 TEST(TcpFaults, AJobThatIsStoppedAndContinuedAsAWholeBlamesNobody) {
-  Ranks ranks(2, 0.5, [](Transport& tcp) {
-    // Until rank 0 is told to go on, by a signal that it waits for.
-    if (tcp.rank() == 0) {
-      sigset_t go_on;
-      sigemptyset(&go_on);
-      sigaddset(&go_on, SIGUSR1);
-      int received = 0;
-      sigprocmask(SIG_BLOCK, &go_on, nullptr);
-      sigwait(&go_on, &received);
-    }
+  // Rank 0 goes on when it is told to by this signal, which waits when it comes too early.
+  sigset_t go_on;
+  sigset_t before;
+  sigemptyset(&go_on);
+  sigaddset(&go_on, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &go_on, &before);
+  Ranks ranks(2, 0.5, [go_on](Transport& tcp) {
+    int received = 0;
+    if (tcp.rank() == 0) sigwait(&go_on, &received);
     meet_all(tcp, 20);
     meet_all(tcp, 20);
   });
@@ -122,6 +121,7 @@ TEST(TcpFaults, AJobThatIsStoppedAndContinuedAsAWholeBlamesNobody) {
   for (const int rank : {0, 1}) ranks[rank].send(SIGCONT);
   ranks[0].send(SIGUSR1);
   for (const int rank : {0, 1}) EXPECT_EQ(ranks[rank].line(), "done");
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 TEST(TcpFaults, ToFinishFirstIsNoError) {

@@ -115,11 +115,23 @@ TEST(TcpRendezvous, TwoWorkersWithOneRankAreAMismatchForAllThatCame) {
   }
 }
 
+TEST(TcpRendezvous, WhoComesWithATakenRankAfterAllHaveMetIsRefusedAlone) {
+  const uint16_t port = free_port();
+  std::vector<std::unique_ptr<Rendezvous>> meetings(2);
+  expect_nothing(play(2, [&](int rank) {
+    meetings[static_cast<size_t>(rank)] = meet_over_tcp(meeting_of(rank, 2, port));
+  }));
+  expect_nothing(play(2, [&](int rank) {
+    if (rank == 1) EXPECT_THROW(meet_over_tcp(meeting_of(1, 2, port)), Mismatch);
+    EXPECT_EQ(meetings[static_cast<size_t>(rank)]->gather("here").size(), 2U);
+  }));
+}
+
 TEST(TcpRendezvous, DifferentWorldSizesAreAMismatchForAllThatCame) {
   const uint16_t port = free_port();
   const std::vector<int> worlds = {4, 4, 3};
   const auto thrown = play(3, [&](int rank) {
-    meet_over_tcp(meeting_of(rank, worlds[static_cast<size_t>(rank)], port));
+    meet_over_tcp(meeting_of(rank, worlds[static_cast<size_t>(rank)], port, 1));
   });
   int told = 0;
   for (const std::exception_ptr& one : thrown) {
