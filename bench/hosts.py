@@ -74,8 +74,14 @@ class Hosts:
         ip("-n", name, "link", "set", "lo", "up")
         ip("-n", name, "link", "set", "eth0", "up")
         if self.rate:
-            shape = ["tc", "-n", name, "qdisc", "replace", "dev", "eth0", "root", "tbf"]
-            subprocess.run(shape + ["rate", self.rate, "burst", "128kb", "latency", "20ms"], check=True)
+            self.shape(name, "eth0")
+            self.shape(self.switch, port)
+
+    def shape(self, namespace, device):
+        """One direction of a link. The burst lets the kernel's large packets pass uncut: cutting them
+        costs more processor than two cores have for eight hosts."""
+        shape = ["tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf"]
+        subprocess.run(shape + ["rate", self.rate, "burst", "128kb", "latency", "20ms"], check=True)
 
     def start(self, host, command, environment=(), **popen):
         """Starts a command on a host that has a name of its own."""

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "launch/workers.h"
 #include "lockstep/error.h"
 #include "sim/calibrate.h"
+#include "sim/simulate.h"
 
 namespace lockstep::cli {
 namespace {
@@ -89,46 +91,56 @@ Task task_of(const BenchFlags& flags) {
 void print_head(const BenchFlags& flags, const Communicator& group) {
   fmt::print(
       "# {} of {}, {} workers over {}{}\n"
-      "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7}\n"
-      "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9}\n",
+      "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>10}\n"
+      "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>10}\n",
       flags.operation, flags.type, group.world(), flags.transport,
       flags.fresh ? ", buckets written anew each time" : "", "size", "count", "type", "redop",
-      "algorithm", "time", "algbw", "busbw", "limit", "of the", "#wrong", "(B)", "(elements)", "",
-      "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "limit");
+      "algorithm", "time", "algbw", "busbw", "limit", "of the", "#wrong", "predicted", "(B)",
+      "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "limit", "", "(us)");
 }
 
 void print_row(const BenchFlags& flags, const Task& task, const std::string& algorithm,
-               int64_t bytes, int world, const BenchmarkResult& result) {
+               int64_t bytes, int world, const BenchmarkResult& result,
+               std::optional<double> predicted) {
   const double bandwidth = static_cast<double>(bytes) / result.seconds * 1e-9;
   const double limit = static_cast<double>(bytes) / result.limit_seconds * 1e-9;
   const double bus = bandwidth * bus_factor(task.collective, world);
   const int64_t count = bytes / static_cast<int64_t>(bytes_of(parse_type(flags.type)));
   if (flags.json) {
-    const nlohmann::ordered_json row = {
+    nlohmann::ordered_json row = {
         {"op", flags.operation},  {"algorithm", algorithm}, {"transport", flags.transport},
         {"workers", world},       {"bytes", bytes},         {"count", count},
         {"type", flags.type},     {"redop", flags.redop},   {"time_us", result.seconds * 1e6},
         {"algbw_gbs", bandwidth}, {"busbw_gbs", bus},       {"limit_gbs", limit},
         {"wrong", result.wrong}};
+    if (predicted) row["predicted_us"] = *predicted * 1e6;
     fmt::print("{}\n", row.dump());
   } else {
     fmt::print(
         " {:>11} {:>11} {:>5} {:>5}  {:<16} {:>10.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>7.0f} % "
-        "{:>7}\n",
+        "{:>7} {:>10}\n",
         bytes, count, flags.type, flags.redop, algorithm, result.seconds * 1e6, bandwidth, bus,
-        limit, 100 * bandwidth / limit, result.wrong);
+        limit, 100 * bandwidth / limit, result.wrong,
+        predicted ? fmt::format("{:.2f}", *predicted * 1e6) : "-");
   }
   std::fflush(stdout);
 }
 
-// Which algorithm `auto` takes: shared memory has the one, other transports are measured first.
-std::function<Algorithm(int64_t)> automatic(Communicator& group, const BenchFlags& flags) {
-  const bool shared = group.transport().shared_board() != nullptr;
-  if (shared || group.world() == 1) return [](int64_t) { return Algorithm::direct; };
+// What messages take between these workers; nothing where they do without messages.
+std::optional<sim::Network> measure_network(Communicator& group, const BenchFlags& flags) {
+  if (group.transport().shared_board() != nullptr || group.world() == 1) return std::nullopt;
   const sim::Network network = sim::calibrate(group);
   if (flags.verbose && group.rank() == 0)
     fmt::print(stderr, "auto: measured {}\n", describe(network));
-  return sim::cheapest_on(network, group.world());
+  return network;
+}
+
+std::optional<double> predict(const std::optional<sim::Network>& network, const Task& task,
+                              Algorithm algorithm, int world, int64_t bytes) {
+  const bool possible =
+      network && task.collective == Collective::all_reduce && algorithm != Algorithm::engine;
+  if (!possible) return std::nullopt;
+  return simulate(collective::all_reduce(algorithm, world, bytes), 1, *network).seconds;
 }
 
 int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
@@ -136,7 +148,9 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
   Communicator group(
       launch::connect(job, {.transport = flags.transport, .streams = flags.streams}),
       {.choose = [choice](int64_t bytes) { return *choice ? (*choice)(bytes) : Algorithm::tree; }});
-  const auto chosen = automatic(group, flags);
+  const auto network = measure_network(group, flags);
+  const auto chosen = network ? sim::cheapest_on(*network, group.world())
+                              : [](int64_t) { return Algorithm::direct; };
   const bool speaks = group.rank() == 0;
   if (speaks && !flags.json) print_head(flags, group);
   int64_t wrong = 0;
@@ -155,7 +169,9 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
                                                      .check_every_batch = flags.check});
       const std::string shown =
           name == "auto" && task.collective == Collective::all_reduce ? name_of(algorithm) : name;
-      if (speaks) print_row(flags, task, shown, bytes, group.world(), result);
+      if (speaks)
+        print_row(flags, task, shown, bytes, group.world(), result,
+                  predict(network, task, algorithm, group.world(), bytes));
       wrong += result.wrong;
     }
   if (wrong > 0) throw Error(fmt::format("{} elements are wrong", wrong));

@@ -1,60 +1,140 @@
+// What is measured, and what it says. Two long messages of different size tell how fast links are;
+// where the line through them does not begin at a short message's time, links let bursts pass.
+// Short all-reduces by each algorithm tell latency, overhead and waking: those with which the
+// simulator comes closest to all of them, found by walking downhill.
 #include "sim/calibrate.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
-#include "sim/fit.h"
+#include "collective/program.h"
 #include "sim/predict.h"
+#include "sim/simulate.h"
+#include "transport/host.h"
 
 namespace lockstep::sim {
 namespace {
 
+using collective::Algorithm;
 using collective::Communicator;
+using collective::Plan;
+using collective::Program;
 
-constexpr int kTries = 7;
-constexpr size_t kBurst = 32;
+constexpr int64_t kShortElements = 1024;
+constexpr int64_t kElementBytes = 4;
+constexpr size_t kLong = 2 << 20;
+constexpr size_t kLongest = 6 << 20;
 
-// Pairs of neighbours: 0 and 1, 2 and 3, ... Of an odd number the last looks on.
-int partner_of(const Communicator& group) {
-  const int partner = group.rank() ^ 1;
-  return partner < group.world() ? partner : -1;
+// The same number on every rank: the average of all.
+double average(Communicator& group, double value) {
+  group.all_reduce({reinterpret_cast<std::byte*>(&value), 1, Type::f64}, Operation::mean);
+  return value;
 }
 
-// The best of some exchanges of `messages` messages of `bytes` each way.
-double best_exchange(Communicator& group, size_t messages, size_t bytes,
-                     const transport::Memory& memory) {
-  const int partner = partner_of(group);
+// Ranks that run on one kernel share its processors, whatever hosts they take themselves for.
+double shared_processors(Communicator& group) {
+  const std::string identity = transport::host_identity();
+  const auto kernels = group.gather_texts(identity.substr(0, identity.find(' ')));
+  const bool one_machine = std::all_of(kernels.begin(), kernels.end(),
+                                       [&](const std::string& each) { return each == kernels[0]; });
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  return one_machine && processors < group.world() ? static_cast<double>(processors) : kUnlimited;
+}
+
+// Seconds in which every rank sends a message to the next: the best of a few, after rests in which
+// links gather what they let pass at once.
+double measure_long(Communicator& group, const transport::Memory& memory, size_t bytes) {
+  constexpr int kTries = 4;
+  constexpr std::chrono::milliseconds kRest(3);
+  const int world = group.world();
+  const transport::Outgoing out{(group.rank() + 1) % world, memory.data.get(), bytes};
+  const transport::Incoming in{(group.rank() + world - 1) % world,
+                               memory.data.get() + memory.bytes / 2, bytes};
   double best = HUGE_VAL;
-  std::vector<transport::Outgoing> outgoing;
-  std::vector<transport::Incoming> incoming;
-  std::byte* const out = memory.data.get();
-  std::byte* const in = out + memory.bytes / 2;
-  for (size_t i = 0; i < messages && partner >= 0; ++i) {
-    outgoing.push_back({partner, out, bytes});
-    incoming.push_back({partner, in, bytes});
+  for (int i = 0; i < kTries; ++i) {
+    group.barrier();
+    std::this_thread::sleep_for(kRest);
+    const Stopwatch stopwatch;
+    group.transport().exchange({{bytes}}, {&out, 1}, {&in, 1}, Deadline::in(60));
+    best = std::min(best, stopwatch.seconds());
   }
+  return average(group, best);
+}
+
+struct Sample {
+  Plan plan;
+  double seconds;
+};
+
+// Seconds of an all-reduce: the average of some in a row, the best of several tries.
+double measure_short(Communicator& group, const transport::Memory& memory, const Plan& plan) {
+  constexpr int kRepeats = 60;
+  constexpr int kTries = 4;
+  const Program program(plan, group.rank());
+  const size_t stride = kShortElements * kElementBytes;
+  std::vector<std::byte*> slots;
+  for (int slot = 0; slot < program.slots(); ++slot)
+    slots.push_back(memory.data.get() + stride * static_cast<size_t>(slot));
+  double best = HUGE_VAL;
   for (int i = 0; i < kTries; ++i) {
     group.barrier();
     const Stopwatch stopwatch;
-    if (partner >= 0)
-      group.transport().exchange({{messages, bytes}}, outgoing, incoming, Deadline::in(60));
-    best = std::min(best, stopwatch.seconds());
+    for (int k = 0; k < kRepeats; ++k)
+      run(program, {slots}, group.transport(), {{0, 1}}, Deadline::in(60));
+    best = std::min(best, stopwatch.seconds() / kRepeats);
   }
-  return partner >= 0 ? best : 0;
+  return average(group, best);
 }
 
-// What ranks measured, averaged over those that did.
-double average(Communicator& group, double value) {
-  double values[2] = {value, value > 0 ? 1.0 : 0.0};
-  group.all_reduce({reinterpret_cast<std::byte*>(values), 2, Type::f64});
-  return values[0] / std::max(1.0, values[1]);
+// Of many ranks, only algorithms whose plans are short.
+std::vector<Algorithm> sampled_algorithms(int world) {
+  if (world > 16) return {Algorithm::tree, Algorithm::butterfly, Algorithm::halving_doubling};
+  return {Algorithm::one_to_all, Algorithm::tree,   Algorithm::butterfly,
+          Algorithm::ring,       Algorithm::direct, Algorithm::halving_doubling};
+}
+
+// Sum of squared logarithms of simulated/measured.
+double distance(const Network& network, const std::vector<Sample>& samples) {
+  double sum = 0;
+  for (const Sample& sample : samples) {
+    const double simulated = simulate(sample.plan, kElementBytes, network).seconds;
+    sum += std::pow(std::log(std::max(simulated, 1e-9) / sample.seconds), 2);
+  }
+  return sum;
+}
+
+void walk_downhill(Network& network, const std::vector<Sample>& samples) {
+  std::vector<double Network::*> numbers = {&Network::latency, &Network::overhead};
+  if (network.processors != kUnlimited) numbers.push_back(&Network::wake);
+  double best = distance(network, samples);
+  const auto improve = [&](double Network::*number, double factor) {
+    Network other = network;
+    other.*number *= factor;
+    const double at_other = distance(other, samples);
+    if (at_other >= best) return false;
+    network = other;
+    best = at_other;
+    return true;
+  };
+  for (const double step : {2.0, 1.4, 1.2, 1.1, 1.05, 1.02}) {
+    constexpr int kMostPasses = 30;
+    bool moved = true;
+    for (int pass = 0; moved && pass < kMostPasses; ++pass) {
+      moved = false;
+      for (double Network::*number : numbers)
+        moved = improve(number, step) || improve(number, 1 / step) || moved;
+    }
+  }
 }
 
 }  // namespace
@@ -62,34 +142,64 @@ double average(Communicator& group, double value) {
 Network calibrate(Communicator& group) {
   Network network;
   if (group.world() < 2) return network;
-  constexpr size_t kLargest = 2 << 20;
-  const transport::Memory memory = group.allocate(2 * kLargest);
-  const double one = average(group, best_exchange(group, 1, 8, memory));
-  const double burst = average(group, best_exchange(group, kBurst, 8, memory));
-  network.overhead = std::max(0.0, burst - one) / (2 * (kBurst - 1));
+  const transport::Memory memory = group.allocate(2 * kLongest);
+  const double middle = measure_long(group, memory, kLong);
+  const double most = measure_long(group, memory, kLongest);
+  network.bytes_per_second = static_cast<double>(kLongest - kLong) / std::max(1e-9, most - middle);
+  const double missing = static_cast<double>(kLongest) / network.bytes_per_second - most;
+  network.burst_bytes = static_cast<int64_t>(std::max(0.0, missing) * network.bytes_per_second);
   network.eager_bytes = 64 * 1024;
-  std::vector<Measurement> measurements;
-  for (const size_t bytes : {size_t{8}, size_t{4096}, size_t{65536}, size_t{524288}, kLargest})
-    measurements.push_back(
-        {static_cast<int64_t>(bytes), average(group, best_exchange(group, 1, bytes, memory))});
-  return fit(measurements, network);
+  network.processors = shared_processors(group);
+
+  std::vector<Sample> samples;
+  for (const Algorithm algorithm : sampled_algorithms(group.world())) {
+    const Plan plan = collective::all_reduce(algorithm, group.world(), kShortElements);
+    samples.push_back({plan, measure_short(group, memory, plan)});
+  }
+  network.latency = 10e-6;
+  network.overhead = 5e-6;
+  network.wake = network.processors == kUnlimited ? 0 : 5e-6;
+  walk_downhill(network, samples);
+  return network;
 }
 
-std::function<collective::Algorithm(int64_t)> cheapest_on(const Network& network, int world) {
-  const auto known = std::make_shared<std::map<uint64_t, collective::Algorithm>>();
+namespace {
+
+// Between predictions that are as good as equal, the one in which ranks deal with one other at a
+// time, in few rounds: real networks are worse at many at once than the model.
+Algorithm choose(const std::vector<Prediction>& cheapest_first) {
+  constexpr double kAsGoodAs = 1.05;
+  for (const Algorithm preferred : {Algorithm::butterfly, Algorithm::halving_doubling})
+    for (const Prediction& prediction : cheapest_first)
+      if (prediction.algorithm == preferred &&
+          prediction.seconds <= kAsGoodAs * cheapest_first.front().seconds)
+        return preferred;
+  return cheapest_first.front().algorithm;
+}
+
+}  // namespace
+
+std::function<Algorithm(int64_t)> cheapest_on(const Network& network, int world) {
+  const auto known = std::make_shared<std::map<uint64_t, Algorithm>>();
   return [=](int64_t bytes) {
     const uint64_t size = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(bytes, 1)));
     const auto found = known->find(size);
     if (found != known->end()) return found->second;
-    const auto cheapest =
-        predict(world, static_cast<int64_t>(size), network, Among::canonical).front().algorithm;
+    const Algorithm cheapest =
+        choose(predict(world, static_cast<int64_t>(size), network, Among::canonical));
     return known->emplace(size, cheapest).first->second;
   };
 }
 
 std::string describe(const Network& network) {
-  return fmt::format("latency {:.1f} us, {:.0f} MB/s, {:.1f} us of processor a message",
-                     network.latency * 1e6, network.bytes_per_second / 1e6, network.overhead * 1e6);
+  std::string text =
+      fmt::format("latency {:.1f} us, {:.0f} MB/s, {:.1f} us of processor a message",
+                  network.latency * 1e6, network.bytes_per_second / 1e6, network.overhead * 1e6);
+  if (network.processors != kUnlimited)
+    text += fmt::format(" and {:.1f} us of waking, {} processors for all", network.wake * 1e6,
+                        network.processors);
+  if (network.burst_bytes > 0) text += fmt::format(", bursts of {} bytes", network.burst_bytes);
+  return text;
 }
 
 }  // namespace lockstep::sim

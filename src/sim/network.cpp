@@ -38,11 +38,16 @@ void check(const Network& network) {
   expect_time("latency", network.latency);
   expect_time("latency inside a host", network.host_latency);
   expect_time("overhead", network.overhead);
+  expect_time("wake", network.wake);
   expect_speed("bandwidth", network.bytes_per_second);
   expect_speed("bandwidth inside a host", network.host_bytes_per_second);
   expect_speed("reduction speed", network.reduce_bytes_per_second);
   if (network.eager_bytes < 0)
     throw BadInput("network: eager messages of {} bytes: expected at least 0", network.eager_bytes);
+  if (!(network.processors > 0))
+    throw BadInput("network: {} processors: expected more than 0", network.processors);
+  if (network.burst_bytes < 0)
+    throw BadInput("network: bursts of {} bytes: expected at least 0", network.burst_bytes);
   if (network.workers_per_host < 1)
     throw BadInput("network: {} workers per host: expected at least 1", network.workers_per_host);
 }

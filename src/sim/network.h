@@ -38,12 +38,19 @@ struct Network {
   double bytes_per_second = 125e6;  ///< of a link, in each direction
   /// Seconds a rank's processor is busy with each message that it sends, and each it receives.
   double overhead = 0;
+  /// Processors that all ranks share, where they do: several hosts that are one machine.
+  double processors = kUnlimited;
+  /// Seconds of processor in which a rank wakes up to receive in a round, however many messages.
+  double wake = 0;
   /// How fast a rank folds. Copying is free.
   double reduce_bytes_per_second = kUnlimited;
   /// Messages up to this many bytes leave at once and wait in the receiver's buffers, as those that
   /// fit a socket's do. Longer ones leave when the receiver has begun the round too, and occupy
   /// their sender until they have arrived.
   int64_t eager_bytes = 0;
+
+  /// What a link lets pass at once after a rest, as one does that is shaped by a token bucket.
+  int64_t burst_bytes = 0;
 
   int workers_per_host = 1;  ///< two_level only, like the two below
   double host_latency = 1e-6;

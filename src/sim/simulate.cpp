@@ -4,13 +4,15 @@
 //
 // A message of round r *begins* when its sender has begun the round and spent one overhead on it,
 // and its receiver has begun it too; one of at most `eager_bytes` does not wait for the receiver.
-// Links carry it (sim/traffic.cpp) and it *arrives* a latency later. Its receiver spends an
-// overhead on it, folds when all have arrived, and is done. Its sender is done with it at once if
-// it is eager, else when it has arrived.
+// Links carry it (sim/traffic.cpp) and it *arrives* a latency later. Its receiver wakes up once a
+// round, spends an overhead on each, folds when all have arrived, and is done. Its sender is done
+// with it at once if it is eager, else when it has arrived.
 //
 // A rank's processor and its links work at the same time. So k messages at a time cost either k
 // turns of the link and one of the processor, or one of the link and k of the processor, whichever
 // is more; and a processor's work in a round is never less than its overheads one after another.
+// Where ranks share processors, those do the overheads of a round after those of the rounds before,
+// in any order: who takes part in a round is done with it when they are.
 #include "sim/simulate.h"
 
 #include <algorithm>
@@ -91,7 +93,8 @@ class Simulation {
 
   void deliver(const Message& message) {
     const Path path = traffic_.links().path(message.from, message.to);
-    const double alone = static_cast<double>(message.bytes) / path.bytes_per_second;
+    const int64_t held_up = std::max<int64_t>(0, message.bytes - network_.burst_bytes);
+    const double alone = static_cast<double>(held_up) / path.bytes_per_second;
     Turn& sender = turns_[message.from];
     Turn& receiver = turns_[message.to];
     const double processed = start_[message.from] + sender.sends * network_.overhead + alone;
@@ -102,15 +105,31 @@ class Simulation {
     if (!eager(message)) sender.sent = std::max(sender.sent, arrives);
   }
 
+  // When shared processors are done with this round.
+  double pool_end() {
+    double work = 0;
+    double begin = std::numeric_limits<double>::infinity();
+    for (size_t rank = 0; rank < turns_.size(); ++rank) {
+      if (turns_[rank].idle()) continue;
+      work += (turns_[rank].sends + turns_[rank].receives) * network_.overhead;
+      if (turns_[rank].receives > 0) work += network_.wake;
+      begin = std::min(begin, start_[rank]);
+    }
+    if (work > 0) pool_free_ = std::max(pool_free_, begin) + work / network_.processors;
+    return pool_free_;
+  }
+
   void finish_round() {
+    const double shared_end = pool_end();
     for (size_t rank = 0; rank < turns_.size(); ++rank) {
       Turn& turn = turns_[rank];
       if (turn.idle()) continue;
       const double overhead = network_.overhead;
       double end = start_[rank] + (turn.sends + turn.receives) * overhead;
       if (turn.receives > 0)
-        end = std::max({end, turn.arrived + overhead, turn.first + turn.receives * overhead});
-      end = std::max(end, turn.sent);
+        end = std::max({end, turn.arrived + overhead, turn.first + turn.receives * overhead}) +
+              network_.wake;
+      end = std::max({end, turn.sent, shared_end + (turn.receives > 0 ? network_.latency : 0)});
       start_[rank] = end + static_cast<double>(turn.folded) / network_.reduce_bytes_per_second;
       turn = {};
     }
@@ -123,6 +142,7 @@ class Simulation {
   std::vector<double> start_;
   std::vector<int64_t> sent_;  // bytes, by rank
   Timing timing_;
+  double pool_free_ = 0;
 
   // Of one round.
   std::vector<Message> messages_;

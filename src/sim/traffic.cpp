@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numeric>
 
 namespace lockstep::sim {
@@ -63,8 +64,15 @@ void end_with_links(std::vector<Message>& messages, const Links& links, const Gr
 
 Traffic::Traffic(const Network& network, int world)
     : links_(network, world),
-      free_(static_cast<size_t>(links_.size())),
+      free_(static_cast<size_t>(links_.size()), -std::numeric_limits<double>::infinity()),
+      burst_(network.burst_bytes),
       bytes_(static_cast<size_t>(links_.size())) {}
+
+double Traffic::entry(size_t link, double begin) const {
+  const double credit =
+      static_cast<double>(burst_) / links_.bytes_per_second(static_cast<int>(link));
+  return std::max(begin - credit, free_[link]);
+}
 
 void Traffic::carry(std::vector<Message>& messages) {
   if (messages.empty()) return;
@@ -95,7 +103,7 @@ void Traffic::carry_together(std::vector<Message>& messages, double begin, int64
     load += load_[link];
     if (load == 0) continue;
     bytes_[link] += load;
-    free_[link] = std::max(begin, free_[link]) +
+    free_[link] = entry(link, begin) +
                   static_cast<double>(load) / links_.bytes_per_second(static_cast<int>(link));
   }
   constexpr int64_t kTableWorth = 32;
@@ -151,7 +159,7 @@ double Traffic::share(std::span<int> crossing, std::vector<Message>& messages, i
   };
   target_.clear();
   for (const int index : crossing) {
-    const double enters = std::max(messages[index].begin, free_[link]);
+    const double enters = entry(static_cast<size_t>(link), messages[index].begin);
     while (head < target_.size() && head_ends() <= enters) end_head();
     const bool idle = head == target_.size();
     clock = idle ? 0 : clock + (enters - now) * speed / static_cast<double>(present);

@@ -33,10 +33,15 @@ class Traffic {
   void carry_together(std::vector<Message>& messages, double begin, int64_t hops);
   void carry_apart(std::vector<Message>& messages);
   void sort_by_link(const std::vector<Message>& messages);
+  /// When `link` can begin to serve a message that wants to be served at `begin`.
+  double entry(size_t link, double begin) const;
   double share(std::span<int> crossing, std::vector<Message>& messages, int link);
 
   Links links_;
-  std::vector<double> free_;    // by link: when it is done with the rounds so far
+  // By link: when it is done with the rounds so far. A link with a token bucket may be ahead of its
+  // time: it serves as if it had begun when the bucket began to fill, up to burst_/speed ago.
+  std::vector<double> free_;
+  int64_t burst_;
   std::vector<int64_t> bytes_;  // by link: that it carried so far
 
   // Of one round, kept for their memory.

@@ -168,10 +168,6 @@ Descriptor accept_from(int listener) {
 }
 
 void suit_same_machine(int socket) {
-  // Congestion control that paces, as bbr does, takes a third more processor time, and nothing is
-  // ever congested here.
-  constexpr std::string_view kPlain = "reno";
-  setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, kPlain.data(), kPlain.size());
   // Buffers that hold much keep either side from waiting for the other. But where the system allows
   // less, asking for it would end with less than the kernel gives by itself.
   if (largest_buffer("rmem_max") < kBuffer || largest_buffer("wmem_max") < kBuffer) return;
