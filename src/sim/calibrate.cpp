@@ -114,7 +114,8 @@ double distance(const Network& network, const std::vector<Sample>& samples) {
 }
 
 void walk_downhill(Network& network, const std::vector<Sample>& samples) {
-  std::vector<double Network::*> numbers = {&Network::latency, &Network::overhead};
+  std::vector<double Network::*> numbers = {&Network::latency, &Network::overhead,
+                                            &Network::overhead_per_byte};
   if (network.processors != kUnlimited) numbers.push_back(&Network::wake);
   double best = distance(network, samples);
   const auto improve = [&](double Network::*number, double factor) {
@@ -158,6 +159,7 @@ Network calibrate(Communicator& group) {
   }
   network.latency = 10e-6;
   network.overhead = 5e-6;
+  network.overhead_per_byte = 0.5e-9;
   network.wake = network.processors == kUnlimited ? 0 : 5e-6;
   walk_downhill(network, samples);
   return network;
@@ -196,7 +198,7 @@ std::string describe(const Network& network) {
       fmt::format("latency {:.1f} us, {:.0f} MB/s, {:.1f} us of processor a message",
                   network.latency * 1e6, network.bytes_per_second / 1e6, network.overhead * 1e6);
   if (network.processors != kUnlimited)
-    text += fmt::format(" and {:.1f} us of waking, {} processors for all", network.wake * 1e6,
+    text += fmt::format(", {:.1f} us of waking, {} processors for all", network.wake * 1e6,
                         network.processors);
   if (network.burst_bytes > 0) text += fmt::format(", bursts of {} bytes", network.burst_bytes);
   return text;

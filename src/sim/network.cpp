@@ -38,6 +38,7 @@ void check(const Network& network) {
   expect_time("latency", network.latency);
   expect_time("latency inside a host", network.host_latency);
   expect_time("overhead", network.overhead);
+  expect_time("overhead of a byte", network.overhead_per_byte);
   expect_time("wake", network.wake);
   expect_speed("bandwidth", network.bytes_per_second);
   expect_speed("bandwidth inside a host", network.host_bytes_per_second);

@@ -38,6 +38,9 @@ struct Network {
   double bytes_per_second = 125e6;  ///< of a link, in each direction
   /// Seconds a rank's processor is busy with each message that it sends, and each it receives.
   double overhead = 0;
+  /// And with each byte of it, if the message is eager: of longer ones processors do their part
+  /// while links do theirs, which take longer.
+  double overhead_per_byte = 0;
   /// Processors that all ranks share, where they do: several hosts that are one machine.
   double processors = kUnlimited;
   /// Seconds of processor in which a rank wakes up to receive in a round, however many messages.

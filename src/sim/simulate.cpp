@@ -29,14 +29,17 @@ using collective::Round;
 
 // What one rank does in a round.
 struct Turn {
-  int sends = 0;
-  int receives = 0;
-  int64_t folded = 0;  // bytes
-  double sent = 0;     // when the last message that it must wait for has arrived
-  double arrived = 0;  // when the last message to it has
+  int messages = 0;
+  double sending = 0;    // overheads of what it sends
+  double receiving = 0;  // and receives
+  double costliest = 0;  // of what it receives
+  int64_t folded = 0;    // bytes
+  double sent = 0;       // when the last message that it must wait for has arrived
+  double arrived = 0;    // when the last message to it has
   double first = std::numeric_limits<double>::infinity();  // when the first could have, alone
 
-  bool idle() const { return sends == 0 && receives == 0 && folded == 0; }
+  bool idle() const { return messages == 0 && folded == 0; }
+  bool receives() const { return first != std::numeric_limits<double>::infinity(); }
 };
 
 class Simulation {
@@ -72,11 +75,12 @@ class Simulation {
     for (int rank = 0; rank < plan_.world; ++rank) {
       const Round round = plan_.round(rank, index);
       Turn& turn = turns_[rank];
-      turn.sends = static_cast<int>(round.sends.size());
       for (const auto& fold : round.folds) turn.folded += fold.range.size() * element_bytes_;
       for (const auto& send : round.sends) {
         const int64_t bytes = send.range.size() * element_bytes_;
         messages_.push_back({.from = rank, .to = send.peer, .bytes = bytes, .begin = 0});
+        turn.sending += overhead_of(messages_.back());
+        ++turn.messages;
         sent_[rank] += bytes;
         timing_.bytes_total += bytes;
       }
@@ -86,8 +90,13 @@ class Simulation {
 
   bool eager(const Message& message) const { return message.bytes <= network_.eager_bytes; }
 
+  double overhead_of(const Message& message) const {
+    const double bytes = eager(message) ? static_cast<double>(message.bytes) : 0;
+    return network_.overhead + bytes * network_.overhead_per_byte;
+  }
+
   double begin_of(const Message& message) const {
-    const double ready = start_[message.from] + network_.overhead;
+    const double ready = start_[message.from] + overhead_of(message);
     return eager(message) ? ready : std::max(ready, start_[message.to]);
   }
 
@@ -97,9 +106,11 @@ class Simulation {
     const double alone = static_cast<double>(held_up) / path.bytes_per_second;
     Turn& sender = turns_[message.from];
     Turn& receiver = turns_[message.to];
-    const double processed = start_[message.from] + sender.sends * network_.overhead + alone;
+    const double processed = start_[message.from] + sender.sending + alone;
     const double arrives = std::max(message.end, processed) + path.latency;
-    ++receiver.receives;
+    ++receiver.messages;
+    receiver.receiving += overhead_of(message);
+    receiver.costliest = std::max(receiver.costliest, overhead_of(message));
     receiver.arrived = std::max(receiver.arrived, arrives);
     receiver.first = std::min(receiver.first, message.begin + alone + path.latency);
     if (!eager(message)) sender.sent = std::max(sender.sent, arrives);
@@ -111,8 +122,8 @@ class Simulation {
     double begin = std::numeric_limits<double>::infinity();
     for (size_t rank = 0; rank < turns_.size(); ++rank) {
       if (turns_[rank].idle()) continue;
-      work += (turns_[rank].sends + turns_[rank].receives) * network_.overhead;
-      if (turns_[rank].receives > 0) work += network_.wake;
+      work += turns_[rank].sending + turns_[rank].receiving;
+      if (turns_[rank].receives()) work += network_.wake;
       begin = std::min(begin, start_[rank]);
     }
     if (work > 0) pool_free_ = std::max(pool_free_, begin) + work / network_.processors;
@@ -124,12 +135,11 @@ class Simulation {
     for (size_t rank = 0; rank < turns_.size(); ++rank) {
       Turn& turn = turns_[rank];
       if (turn.idle()) continue;
-      const double overhead = network_.overhead;
-      double end = start_[rank] + (turn.sends + turn.receives) * overhead;
-      if (turn.receives > 0)
-        end = std::max({end, turn.arrived + overhead, turn.first + turn.receives * overhead}) +
+      double end = start_[rank] + turn.sending + turn.receiving;
+      if (turn.receives())
+        end = std::max({end, turn.arrived + turn.costliest, turn.first + turn.receiving}) +
               network_.wake;
-      end = std::max({end, turn.sent, shared_end + (turn.receives > 0 ? network_.latency : 0)});
+      end = std::max({end, turn.sent, shared_end + (turn.receives() ? network_.latency : 0)});
       start_[rank] = end + static_cast<double>(turn.folded) / network_.reduce_bytes_per_second;
       turn = {};
     }
