@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "collective/program.h"
+#include "collective/reduce.h"
 #include "sim/predict.h"
 #include "sim/simulate.h"
 #include "transport/host.h"
@@ -69,6 +70,20 @@ double measure_long(Communicator& group, const transport::Memory& memory, size_t
     best = std::min(best, stopwatch.seconds());
   }
   return average(group, best);
+}
+
+// Bytes a second that this processor folds.
+double measure_folding(Communicator& group, const transport::Memory& memory) {
+  constexpr int kTries = 3;
+  const size_t bytes = memory.bytes / 2;
+  double best = HUGE_VAL;
+  for (int i = 0; i < kTries; ++i) {
+    const Stopwatch stopwatch;
+    collective::combiner(Type::f32, Operation::sum)(memory.data.get(), memory.data.get() + bytes,
+                                                    bytes);
+    best = std::min(best, stopwatch.seconds());
+  }
+  return static_cast<double>(bytes) / average(group, best);
 }
 
 struct Sample {
@@ -150,6 +165,7 @@ Network calibrate(Communicator& group) {
   const double missing = static_cast<double>(kLongest) / network.bytes_per_second - most;
   network.burst_bytes = static_cast<int64_t>(std::max(0.0, missing) * network.bytes_per_second);
   network.eager_bytes = 64 * 1024;
+  network.reduce_bytes_per_second = measure_folding(group, memory);
   network.processors = shared_processors(group);
 
   std::vector<Sample> samples;
