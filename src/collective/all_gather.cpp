@@ -71,6 +71,7 @@ class Circle {
 
 Plan all_gather(int world, int64_t count) {
   std::vector<Share> slices;
+  slices.reserve(static_cast<size_t>(world));
   for (int rank = 0; rank < world; ++rank) slices.push_back({slice(count, world, rank)});
   return all_gather(slices, count);
 }

@@ -9,7 +9,6 @@
 #include "collective/rank_tree.h"
 
 #include <algorithm>
-#include <compare>
 #include <map>
 #include <tuple>
 
@@ -32,9 +31,9 @@ class RankTree::Cut {
     const int rank = static_cast<int>(after - bounds_.begin()) - 1;  // it owns shard `half`
     if (rank == begin) return rank + 1;
     if (bounds_[static_cast<size_t>(rank)] == half || rank + 1 == end) return rank;
-    return cost_of_split(node, begin, rank, end) <= cost_of_split(node, begin, rank + 1, end)
-               ? rank
-               : rank + 1;
+    const Cost give_left = cost_of_split(node, begin, rank, end);
+    const Cost give_right = cost_of_split(node, begin, rank + 1, end);
+    return give_right < give_left ? rank + 1 : rank;
   }
 
  private:
@@ -42,7 +41,9 @@ class RankTree::Cut {
     int height = 0;
     int64_t moved = 0;
 
-    auto operator<=>(const Cost&) const = default;
+    bool operator<(const Cost& other) const {
+      return height != other.height ? height < other.height : moved < other.moved;
+    }
   };
 
   Cost cost_of_split(Term node, int begin, int right, int end) {

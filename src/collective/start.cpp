@@ -9,15 +9,16 @@ Start::Start(const Shards& shards, int64_t count)
       tree_(shards),
       ranks_(static_cast<size_t>(shards.world())),
       moves_(tree_.bounds() != shards.bounds()) {
-  std::vector<std::vector<Placed>> placed(ranks_.size());
-  move_terms(shards, placed);
+  const auto placed = move_terms(shards);
   for (size_t rank = 0; rank < ranks_.size(); ++rank)
     ranks_[rank].held = fold_terms(ranks_[rank].round, placed[rank], whole());
 }
 
-// Fills in messages, and for each rank the terms that it is to fold, in order.
-void Start::move_terms(const Shards& shards, std::vector<std::vector<Placed>>& placed) {
+// Fills in messages; returns for each rank the terms that it is to fold, in order.
+std::vector<std::vector<Placed>> Start::move_terms(const Shards& shards) {
+  std::vector<std::vector<Placed>> placed(ranks_.size());
   std::vector<Slot> next;
+  next.reserve(ranks_.size());
   for (int rank = 0; rank < world(); ++rank) {
     next.push_back(static_cast<Slot>(shards.terms_of(rank).size()));
     ranks_[static_cast<size_t>(rank)].scratch = next.back();
@@ -38,6 +39,7 @@ void Start::move_terms(const Shards& shards, std::vector<std::vector<Placed>>& p
     }
   }
   for (const Slot slots : next) slots_ = std::max(slots_, slots);
+  return placed;
 }
 
 Plan Start::plan(const std::shared_ptr<const Start>& start) {

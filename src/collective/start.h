@@ -38,7 +38,7 @@ class Start {
 
   /// The first slot that is free once the algorithm begins.
   Slot scratch(int rank) const { return ranks_[static_cast<size_t>(rank)].scratch; }
-  /// Up to the first scratch slot.
+  /// Slots that any rank needs for the moves, and for one scratch slot after.
   int slots() const { return slots_; }
 
  private:
@@ -48,7 +48,7 @@ class Start {
     Slot scratch = 1;
   };
 
-  void move_terms(const Shards& shards, std::vector<std::vector<Placed>>& placed);
+  std::vector<std::vector<Placed>> move_terms(const Shards& shards);
 
   int64_t count_;
   RankTree tree_;
