@@ -83,6 +83,10 @@ class Hosts:
         shape = ["tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf"]
         subprocess.run(shape + ["rate", self.rate, "burst", "128kb", "latency", "20ms"], check=True)
 
+    def cut(self, host):
+        """Takes the host's link down, as if its cable were pulled."""
+        ip("-n", self.switch, "link", "set", f"p{host}", "down")
+
     def start(self, host, command, environment=(), **popen):
         """Starts a command on a host that has a name of its own."""
         inside = f"hostname host{host}; exec \"$@\""

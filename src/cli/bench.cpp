@@ -39,6 +39,7 @@ struct BenchFlags {
   std::string redop = "sum";
   int batches = 10;
   int streams = 1;
+  double silence = 10;
   bool fresh = false;
   bool check = false;
   bool verbose = false;
@@ -79,6 +80,8 @@ Task task_of(const BenchFlags& flags) {
   if (first > last)
     throw BadInput("-b {} -e {}: expected a first size up to the last", flags.first, flags.last);
   if (flags.factor < 2) throw BadInput("-f {}: expected a factor of at least 2", flags.factor);
+  if (!(flags.silence >= 0.1))
+    throw BadInput("--silence {}: expected at least 0.1 seconds", flags.silence);
   if (flags.batches < 1) throw BadInput("--batches {}: expected at least 1", flags.batches);
   if (flags.workers < 1 || flags.workers > 256)
     throw BadInput("-n {}: expected 1 to 256 workers", flags.workers);
@@ -146,7 +149,9 @@ std::optional<double> predict(const std::optional<sim::Network>& network, const 
 int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
   auto choice = std::make_shared<std::function<Algorithm(int64_t)>>();
   Communicator group(
-      launch::connect(job, {.transport = flags.transport, .streams = flags.streams}),
+      launch::connect(job, {.transport = flags.transport,
+                            .streams = flags.streams,
+                            .silence_seconds = flags.silence}),
       {.choose = [choice](int64_t bytes) { return *choice ? (*choice)(bytes) : Algorithm::tree; }});
   const auto network = measure_network(group, flags);
   const auto chosen = network ? sim::cheapest_on(*network, group.world())
@@ -236,6 +241,9 @@ Command add_bench(CLI::App& parent) {
       ->type_name("K");
   app->add_option("--streams", flags->streams, "TCP connections between two workers (default 1)")
       ->type_name("K");
+  app->add_option("--silence", flags->silence,
+                  "seconds until a worker that says nothing is lost (default 10)")
+      ->type_name("S");
   app->add_flag("--fresh", flags->fresh, "write buckets anew before each, as training does");
   app->add_flag("--check", flags->check, "check results after every batch, not only once");
   app->add_flag("--verbose", flags->verbose, "say what auto measured");

@@ -1,0 +1,120 @@
+"""Workers on several hosts: network namespaces of this machine, made and removed here.
+
+    hosts_test.py LOCKSTEP TEST
+
+Ends with 77, which ctest shows as skipped, where hosts may not be made, and says why.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench"))
+from hosts import Hosts, why_not  # noqa: E402
+
+SKIPPED = 77
+
+
+def bench(lockstep, *flags):
+    return [lockstep, "bench", "all_reduce", "--json", "--batches", "2", *flags]
+
+
+def rows_of(text):
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert rows, "nothing was measured"
+    return rows
+
+
+def every_algorithm_adds_right(lockstep):
+    with Hosts(4, rate="1gbit") as hosts:
+        flags = ["--transport", "tcp", "--algorithm", "all", "-b", "4K", "-e", "1M", "-f", "256"]
+        rows = rows_of(hosts.run_all(bench(lockstep, *flags)))
+    assert len(rows) == 12, rows
+    assert all(row["wrong"] == 0 and row["workers"] == 4 for row in rows), rows
+
+
+def hybrid_uses_both_carriers(lockstep):
+    with Hosts(2, rate="1gbit") as hosts:
+        flags = ["--transport", "hybrid", "--algorithm", "all", "-b", "100K", "-e", "100K"]
+        rows = rows_of(hosts.run_all(bench(lockstep, *flags), per_host=3))
+        assert all(row["wrong"] == 0 and row["workers"] == 6 for row in rows), rows
+        # Six workers that each sent what they have over one link could not be faster than that link.
+        flags = ["--transport", "hybrid", "--algorithm", "halving_doubling", "-b", "4M", "-e", "4M"]
+        (row,) = rows_of(hosts.run_all(bench(lockstep, *flags), per_host=3))
+    link_us = 4 * (1 << 20) / 125e6 * 1e6
+    assert row["time_us"] < 2.5 * link_us, row
+
+
+def shm_refuses_other_hosts(lockstep):
+    with Hosts(2) as hosts:
+        try:
+            hosts.run_all(bench(lockstep, "--transport", "shm", "-b", "4K", "-e", "4K"))
+        except RuntimeError as error:
+            assert "ended with 2" in str(error) and "share no memory" in str(error), error
+            return
+    raise AssertionError("two hosts shared memory")
+
+
+def simulator_foretells_large_buckets(lockstep):
+    """Loosely, since this machine may do other things at the time; bench/vs_simulator.py is strict."""
+    with Hosts(4, rate="1gbit") as hosts:
+        flags = ["--transport", "tcp", "--algorithm", "all", "-b", "8M", "-e", "8M"]
+        rows = rows_of(hosts.run_all(bench(lockstep, *flags)))
+    for row in rows:
+        assert 0.6 < row["time_us"] / row["predicted_us"] < 1.7, row
+
+
+def a_cut_off_host_is_named(lockstep):
+    silence = 2
+    with Hosts(3) as hosts:
+        command = bench(lockstep, "--transport", "tcp", "-b", "1M", "-e", "1M", "--silence", str(silence), "--verbose")
+        command[command.index("--batches") + 1] = "1000000"
+        environment = {"WORLD_SIZE": "3", "MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29500", "LOCKSTEP_JOB_KEY": "k"}
+        workers = [
+            hosts.start(rank, command, {**environment, "RANK": str(rank)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            for rank in range(3)
+        ]
+        try:
+            assert "measured" in workers[0].stderr.readline()
+            hosts.cut(2)
+            begin = time.monotonic()
+            errors = [None] * 3
+
+            def wait(rank):
+                errors[rank] = workers[rank].stderr.read()
+                workers[rank].wait()
+
+            threads = [threading.Thread(target=wait, args=(rank,)) for rank in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(timeout=30)
+            seconds = time.monotonic() - begin
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+    assert seconds < silence + 3, seconds
+    assert [worker.returncode for worker in workers] == [1, 1, 1], [workers, errors]
+    for rank in (0, 1):
+        assert "rank 2 (host2" in errors[rank], errors
+    assert "rank 0 (host0" in errors[2] or "rank 1 (host1" in errors[2], errors
+
+
+TESTS = {
+    "EveryAlgorithmAddsRight": every_algorithm_adds_right,
+    "HybridUsesBothCarriers": hybrid_uses_both_carriers,
+    "ShmRefusesOtherHosts": shm_refuses_other_hosts,
+    "SimulatorForetellsLargeBuckets": simulator_foretells_large_buckets,
+    "ACutOffHostIsNamed": a_cut_off_host_is_named,
+}
+
+if __name__ == "__main__":
+    reason = why_not()
+    if reason:
+        print(f"no hosts here: {reason}")
+        sys.exit(SKIPPED)
+    TESTS[sys.argv[2]](sys.argv[1])
