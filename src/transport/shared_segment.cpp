@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -31,6 +32,26 @@ uint64_t physical_memory() {
 json introduce(int job_rank) {
   return {{"rank", job_rank}, {"identity", host_identity()},        {"host", host_name()},
           {"pid", getpid()},  {"processors", allowed_processors()}, {"memory", physical_memory()}};
+}
+
+std::vector<json> introductions(Rendezvous& rendezvous) {
+  const json own = introduce(rendezvous.job_rank());
+  std::vector<json> ranks;
+  for (const std::string& text : rendezvous.gather(own.dump())) {
+    const json theirs = json::parse(text, nullptr, false);
+    const bool alike =
+        theirs.is_object() &&
+        std::all_of(own.items().begin(), own.items().end(), [&](const auto& item) {
+          return theirs.contains(item.key()) && theirs.at(item.key()).type() == item.value().type();
+        });
+    if (!alike)
+      throw Mismatch(
+          "rank {} does not set up shared memory as rank {} does; start all workers with one "
+          "transport and one version of Lockstep",
+          ranks.size(), rendezvous.rank());
+    ranks.push_back(theirs);
+  }
+  return ranks;
 }
 
 void refuse_other_hosts(const std::vector<json>& ranks) {
@@ -100,9 +121,7 @@ SharedSegment::~SharedSegment() {
 }
 
 std::shared_ptr<SharedSegment> SharedSegment::open(Rendezvous& rendezvous) {
-  std::vector<json> ranks;
-  for (const std::string& text : rendezvous.gather(introduce(rendezvous.job_rank()).dump()))
-    ranks.push_back(json::parse(text));
+  const std::vector<json> ranks = introductions(rendezvous);
   refuse_other_hosts(ranks);
 
   const int world = rendezvous.world();
