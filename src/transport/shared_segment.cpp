@@ -35,9 +35,10 @@ json introduce(int job_rank) {
 }
 
 std::vector<json> introductions(Rendezvous& rendezvous) {
-  const json own = introduce(rendezvous.job_rank());
+  const std::string introduction = introduce(rendezvous.job_rank()).dump();
+  const json own = json::parse(introduction);
   std::vector<json> ranks;
-  for (const std::string& text : rendezvous.gather(own.dump())) {
+  for (const std::string& text : rendezvous.gather(introduction)) {
     const json theirs = json::parse(text, nullptr, false);
     const bool alike =
         theirs.is_object() &&
