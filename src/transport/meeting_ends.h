@@ -15,7 +15,6 @@ std::unique_ptr<Rendezvous> meet_alone();
 [[noreturn]] void raise(const Failure& failure);
 
 uint32_t milliseconds(double seconds);
-std::string this_host();
 void check_text(int rank, const std::string& text);
 
 }  // namespace lockstep::transport

@@ -1,12 +1,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "lockstep/error.h"
 #include "transport/dial.h"
 #include "transport/frame_link.h"
+#include "transport/host.h"
 #include "transport/meeting_ends.h"
 
 namespace lockstep::transport {
@@ -28,7 +28,7 @@ class MeetingGuest : public Rendezvous {
     const Join join{.world = static_cast<uint32_t>(meeting_.world),
                     .pid = static_cast<uint32_t>(getpid()),
                     .milliseconds_left = milliseconds(deadline_.left()),
-                    .host = this_host()};
+                    .host = host_name()};
     link_.send(FrameKind::join, encode(join));
     await_roster();
   }
@@ -129,12 +129,6 @@ void raise(const Failure& failure) {
 
 uint32_t milliseconds(double seconds) {
   return static_cast<uint32_t>(std::clamp(seconds * 1000, 0.0, 4e9));
-}
-
-std::string this_host() {
-  std::array<char, 256> name = {};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 void check_text(int rank, const std::string& text) {

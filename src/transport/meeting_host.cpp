@@ -7,6 +7,7 @@
 
 #include "lockstep/error.h"
 #include "transport/frame_link.h"
+#include "transport/host.h"
 #include "transport/meeting_ends.h"
 
 // Rank 0's end of a rendezvous. Words: a `newcomer` has passed the doorman and has not said yet
@@ -73,7 +74,7 @@ MeetingHost::MeetingHost(const Meeting& meeting)
           meeting.log),
       deadline_(Deadline::in(meeting.seconds)),
       members_(static_cast<size_t>(meeting.world)) {
-  members_[0].peer = {.rank = 0, .host = this_host(), .pid = getpid()};
+  members_[0].peer = {.rank = 0, .host = host_name(), .pid = getpid()};
   while (!all_here()) {
     if (deadline_.passed()) time_out();
     wait();

@@ -12,6 +12,7 @@
 
 #include "lockstep/error.h"
 #include "transport/dial.h"
+#include "transport/host.h"
 #include "transport/meeting_ends.h"
 
 // Who connects: of two ranks, the higher calls the lower. All calls and all answers of a rank go on
@@ -184,7 +185,7 @@ std::string MeshBuilder::build(Descriptor listener) {
 
 std::vector<Card> exchange_cards(Rendezvous& rendezvous, const TcpOptions& options, uint16_t port) {
   const Card own{.job_rank = static_cast<uint32_t>(rendezvous.job_rank()),
-                 .host = this_host(),
+                 .host = host_name(),
                  .machine = machine(),
                  .pid = static_cast<uint32_t>(getpid()),
                  .port = port,
