@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/element.h"
 #include "collective/call.h"
-#include "collective/element.h"
 #include "collective/lane.h"
 #include "collective/program.h"
 #include "collective/request.h"
