@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "collective/element.h"
+#include "base/element.h"
 #include "collective/request.h"
 #include "transport/transport.h"
 

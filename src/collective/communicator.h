@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/element.h"
 #include "collective/call.h"
-#include "collective/element.h"
 #include "collective/lane.h"
 #include "collective/program.h"
 #include "collective/request.h"
@@ -33,7 +33,9 @@ struct Buffer {
 struct CommunicatorOptions {
   /// A collective that lasts longer throws Timeout with the ranks that did not arrive.
   double timeout_seconds = 300;
-  /// Which all-reduce to use for a bucket of so many bytes: the same answer on every rank.
+  /// Which all-reduce to use for a bucket of so many bytes: the same answer on every rank. If not
+  /// given: `direct` in shared memory; else `butterfly` for short buckets, `halving_doubling` for
+  /// long ones.
   std::function<Algorithm(int64_t bytes)> choose;
 };
 

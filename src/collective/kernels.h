@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collective/element.h"
+#include "base/element.h"
 
 namespace lockstep::collective {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "collective/element.h"
+#include "base/element.h"
 #include "collective/plan.h"
 #include "transport/transport.h"
 

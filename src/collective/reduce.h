@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "collective/element.h"
+#include "base/element.h"
 #include "collective/kernels.h"
 #include "transport/transport.h"
 

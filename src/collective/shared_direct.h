@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "collective/element.h"
+#include "base/element.h"
 #include "transport/shared_board.h"
 
 namespace lockstep::collective {

@@ -44,8 +44,7 @@ double average(Communicator& group, double value) {
 
 // Ranks that run on one kernel share its processors, whatever hosts they take themselves for.
 double shared_processors(Communicator& group) {
-  const std::string identity = transport::host_identity();
-  const auto kernels = group.gather_texts(identity.substr(0, identity.find(' ')));
+  const auto kernels = group.gather_texts(transport::kernel_identity());
   const bool one_machine = std::all_of(kernels.begin(), kernels.end(),
                                        [&](const std::string& each) { return each == kernels[0]; });
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);

@@ -9,9 +9,9 @@
 
 namespace lockstep::sim {
 
-/// Collective: measures how long messages take between ranks, in pairs, all pairs at once, and what
-/// each costs the processor; returns the network that explains it best, the same on every rank.
-/// Takes a fraction of a second.
+/// Collective: measures long messages from every rank to the next, folding, and short all-reduces
+/// by several algorithms; returns the switch with which the simulator comes closest to them, the
+/// same on every rank. Takes a fraction of a second.
 Network calibrate(collective::Communicator& group);
 
 /// The cheapest all-reduce for a size, by simulation, among those in canonical order. Sizes are

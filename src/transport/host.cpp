@@ -8,6 +8,14 @@
 #include <fstream>
 
 namespace lockstep::transport {
+namespace {
+
+std::string namespace_of(const char* link) {
+  std::error_code error;
+  return std::filesystem::read_symlink(link, error).string();
+}
+
+}  // namespace
 
 std::string host_name() {
   std::array<char, 256> name = {};
@@ -15,15 +23,18 @@ std::string host_name() {
   return name.data();
 }
 
-std::string host_identity() {
+std::string kernel_identity() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  std::string identity = boot;
-  for (const char* space : {"/proc/self/ns/pid", "/proc/self/ns/net"}) {
-    std::error_code error;
-    identity += " " + std::filesystem::read_symlink(space, error).string();
-  }
-  return identity;
+  return boot;
+}
+
+std::string network_identity() {
+  return kernel_identity() + " " + namespace_of("/proc/self/ns/net");
+}
+
+std::string host_identity() {
+  return network_identity() + " " + namespace_of("/proc/self/ns/pid");
 }
 
 std::vector<int> allowed_processors() {

@@ -3,10 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <list>
 #include <utility>
 
@@ -22,17 +19,12 @@ namespace {
 
 constexpr size_t kMostAddresses = 16;
 
-// The kernel's boot tells machines apart, and its network namespace tells apart containers whose
-// loopback addresses are not the same.
-std::string machine() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  std::error_code error;
-  return boot + "/" + std::filesystem::read_symlink("/proc/self/ns/net", error).string();
+bool share_processors(const Card& a, const Card& b) {
+  return a.kernel == b.kernel;
 }
 
-std::string boot_of(const Card& card) {
-  return card.machine.substr(0, card.machine.find('/'));
+bool share_loopback(const Card& a, const Card& b) {
+  return a.network == b.network;
 }
 
 bool is_loopback(const std::string& address) {
@@ -89,13 +81,13 @@ MeshBuilder::MeshBuilder(int rank, const std::vector<Card>& cards, const TcpOpti
     mesh_.peers.push_back({static_cast<int>(card.job_rank), card.host, static_cast<int>(card.pid)});
     mesh_.data.emplace_back(static_cast<int>(peer) == rank ? 0 : own.streams);
     mesh_.control.emplace_back();
-    if (boot_of(card) == boot_of(own)) ++mesh_.neighbours;
+    if (share_processors(card, own)) ++mesh_.neighbours;
   }
 }
 
 Mesh MeshBuilder::take() {
   for (size_t peer = 0; peer < cards_.size(); ++peer)
-    if (cards_[peer].machine == cards_[static_cast<size_t>(rank_)].machine)
+    if (share_loopback(cards_[peer], cards_[static_cast<size_t>(rank_)]))
       for (const Descriptor& socket : mesh_.data[peer]) suit_same_machine(socket.get());
   return std::move(mesh_);
 }
@@ -115,7 +107,7 @@ void MeshBuilder::dial_lower() {
 
 void MeshBuilder::dial(const Card& card, const Identity& identity) {
   std::vector<std::string> hosts = card.addresses;
-  if (card.machine != cards_[static_cast<size_t>(rank_)].machine) std::erase_if(hosts, is_loopback);
+  if (!share_loopback(card, cards_[static_cast<size_t>(rank_)])) std::erase_if(hosts, is_loopback);
   if (hosts.empty()) hosts = {card.host};
   dials_.emplace_back(hosts, card.port, options_.key, identity, Dial::WhenRefused::try_next);
 }
@@ -186,7 +178,8 @@ std::string MeshBuilder::build(Descriptor listener) {
 std::vector<Card> exchange_cards(Rendezvous& rendezvous, const TcpOptions& options, uint16_t port) {
   const Card own{.job_rank = static_cast<uint32_t>(rendezvous.job_rank()),
                  .host = host_name(),
-                 .machine = machine(),
+                 .kernel = kernel_identity(),
+                 .network = network_identity(),
                  .pid = static_cast<uint32_t>(getpid()),
                  .port = port,
                  .streams = static_cast<uint32_t>(options.streams),

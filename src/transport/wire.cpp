@@ -206,7 +206,8 @@ std::optional<Failure> parse_failure(Bytes bytes) {
 
 std::string encode(const Card& card) {
   ByteWriter writer;
-  writer.put(card.job_rank).put_text(card.host).put_text(card.machine).put(card.pid).put(card.port);
+  writer.put(card.job_rank).put_text(card.host).put_text(card.kernel).put_text(card.network);
+  writer.put(card.pid).put(card.port);
   writer.put(card.streams).put(card.session).put(static_cast<uint32_t>(card.addresses.size()));
   for (const std::string& address : card.addresses) writer.put_text(address);
   return writer.bytes();
@@ -217,7 +218,8 @@ std::optional<Card> parse_card(Bytes bytes) {
   Card card;
   card.job_rank = reader.get<uint32_t>() % kLargestWorld;
   card.host = reader.get_text(kLongestHost);
-  card.machine = reader.get_text(kLongestHost);
+  card.kernel = reader.get_text(kLongestHost);
+  card.network = reader.get_text(kLongestHost);
   card.pid = reader.get<uint32_t>();
   card.port = reader.get<uint16_t>();
   card.streams = reader.get<uint32_t>();

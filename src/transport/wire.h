@@ -123,7 +123,8 @@ std::optional<Failure> parse_failure(Bytes bytes);
 struct Card {
   uint32_t job_rank = 0;
   std::string host;
-  std::string machine;
+  std::string kernel;  ///< kernel_identity, and network_identity below
+  std::string network;
   uint32_t pid = 0;
   uint16_t port = 0;
   uint32_t streams = 0;

@@ -84,8 +84,7 @@ TEST_F(Mpi, CombinesWhatArrives) {
     for (int peer = 0; peer < 3; ++peer) {
       if (peer == rank_) continue;
       out.push_back({peer, bytes(mine), count * 4});
-      in.push_back({peer, bytes(sum), count * 4,
-                    collective::combiner(collective::Type::f32, collective::Operation::sum)});
+      in.push_back({peer, bytes(sum), count * 4, collective::combiner(Type::f32, Operation::sum)});
     }
     transport_->exchange(kLabel, out, in, soon());
     EXPECT_EQ(sum, Floats(count, 6)) << count;
