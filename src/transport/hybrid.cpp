@@ -100,7 +100,8 @@ std::unique_ptr<Transport> connect_hybrid(Rendezvous& rendezvous,
                                           const ShmOptions& options) {
   std::map<std::string, int> numbers;
   std::vector<int> hosts;
-  for (const std::string& identity : rendezvous.gather(host_identity()))
+  for (const std::string& identity :
+       rendezvous.gather(options.host.empty() ? host_identity() : options.host))
     hosts.push_back(numbers.try_emplace(identity, static_cast<int>(numbers.size())).first->second);
   std::vector<int> here;
   for (int other = 0; other < rendezvous.world(); ++other)

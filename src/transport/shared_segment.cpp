@@ -28,9 +28,13 @@ uint64_t physical_memory() {
 }
 
 // What a rank tells the others before memory is shared.
-json introduce(int job_rank) {
-  return {{"rank", job_rank}, {"identity", host_identity()},        {"host", host_name()},
-          {"pid", getpid()},  {"processors", allowed_processors()}, {"memory", physical_memory()}};
+json introduce(int job_rank, const std::string& host) {
+  return {{"rank", job_rank},
+          {"identity", host.empty() ? host_identity() : host},
+          {"host", host_name()},
+          {"pid", getpid()},
+          {"processors", allowed_processors()},
+          {"memory", physical_memory()}};
 }
 
 void refuse_other_hosts(const std::vector<json>& ranks) {
@@ -99,9 +103,10 @@ SharedSegment::~SharedSegment() {
   if (file_ >= 0) close(file_);
 }
 
-std::shared_ptr<SharedSegment> SharedSegment::open(Rendezvous& rendezvous) {
+std::shared_ptr<SharedSegment> SharedSegment::open(Rendezvous& rendezvous,
+                                                   const std::string& host) {
   std::vector<json> ranks;
-  for (const std::string& text : rendezvous.gather(introduce(rendezvous.job_rank()).dump()))
+  for (const std::string& text : rendezvous.gather(introduce(rendezvous.job_rank(), host).dump()))
     ranks.push_back(json::parse(text));
   refuse_other_hosts(ranks);
 
