@@ -34,9 +34,9 @@ class Hybrid : public Transport {
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
 
-  void abort(const std::string& why) noexcept override {
-    inside_->abort(why);
-    between_->abort(why);
+  void abort(const std::string& why, int culprit) noexcept override {
+    inside_->abort(why, culprit);
+    between_->abort(why, culprit);
   }
 
   std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {

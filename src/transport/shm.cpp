@@ -35,9 +35,9 @@ class Shm : public Transport {
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
 
-  void abort(const std::string& why) noexcept override {
+  void abort(const std::string& why, int culprit) noexcept override {
     try {
-      wait_.give_up(rank(), fmt::format("{} gave up: {}", segment_->peer(rank()).text(), why));
+      wait_.give_up(culprit, fmt::format("{} gave up: {}", segment_->peer(rank()).text(), why));
     } catch (...) {  // out of memory for the text: the others will see this process end
     }
   }
