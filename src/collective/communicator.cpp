@@ -82,6 +82,10 @@ void Communicator::guard(const Call& call, const Action& action) {
                      peers[static_cast<size_t>(rank())].text(), describe(label_of(call)),
                      peers[static_cast<size_t>(found.peer)].text(), describe(found.theirs));
     }
+  } catch (const PeerLost& error) {
+    broken_ = std::current_exception();
+    transport_->abort(error.what(), error.rank());
+    throw;
   } catch (const std::exception& error) {
     broken_ = std::current_exception();
     transport_->abort(error.what());

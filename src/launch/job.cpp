@@ -56,10 +56,8 @@ std::string first_host(const std::string& list) {
   const size_t close = list.find(']', bracket);
   if (end == std::string::npos || close == std::string::npos)
     throw BadInput("host list '{}': expected one such as n[1-4]", list);
-  const size_t next = list.find(',', close);
-  const std::string rest =
-      list.substr(close + 1, next == std::string::npos ? next : next - close - 1);
-  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1) + rest;
+  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1) +
+         first_host(list.substr(close + 1));
 }
 
 std::optional<Job> job_from_environment() {

@@ -210,20 +210,22 @@ void Heart::raise_broken(int rank) {
   raise_loss();
 }
 
-void Heart::give_up(const std::string& why) {
-  int culprit = rank_;
+void Heart::give_up(const std::string& why, int culprit) {
+  const auto found =
+      std::find_if(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.rank == culprit; });
+  auto named = static_cast<uint32_t>(found == peers_.end() ? rank_ : found - peers_.begin());
   {
     const std::lock_guard lock(mutex_);
     if (gave_up_) return;
     gave_up_ = true;
-    if (loss_) culprit = culprit_;
+    if (loss_) named = static_cast<uint32_t>(culprit_);
   }
   const std::string reason = why.substr(0, kLongestReason);
   send_to_all(encode(ControlHeader{.kind = ControlKind::gave_up,
-                                   .culprit = static_cast<uint32_t>(culprit),
+                                   .culprit = named,
                                    .bytes = static_cast<uint32_t>(reason.size())}) +
               reason);
-  record(rank_, fmt::format("{} gave up: {}", peer(rank_).text(), why));
+  record(static_cast<int>(named), fmt::format("{} gave up: {}", peer(rank_).text(), why));
 }
 
 }  // namespace lockstep::transport

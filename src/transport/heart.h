@@ -39,8 +39,8 @@ class Heart {
   /// about it, for which it waits a moment.
   [[noreturn]] void raise_broken(int peer);
 
-  /// Tells all others that this rank gives up.
-  void give_up(const std::string& why);
+  /// Tells all others that this rank gives up because of `culprit`, a rank of the job.
+  void give_up(const std::string& why, int culprit);
 
  private:
   struct Line {

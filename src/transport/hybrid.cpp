@@ -34,9 +34,9 @@ class Hybrid : public Transport {
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
 
-  void abort(const std::string& why) noexcept override {
-    inside_->abort(why);
-    between_->abort(why);
+  void abort(const std::string& why, int culprit) noexcept override {
+    inside_->abort(why, culprit);
+    between_->abort(why, culprit);
   }
 
   std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {
@@ -100,7 +100,8 @@ std::unique_ptr<Transport> connect_hybrid(Rendezvous& rendezvous,
                                           const ShmOptions& options) {
   std::map<std::string, int> numbers;
   std::vector<int> hosts;
-  for (const std::string& identity : rendezvous.gather(host_identity()))
+  for (const std::string& identity :
+       rendezvous.gather(options.host.empty() ? host_identity() : options.host))
     hosts.push_back(numbers.try_emplace(identity, static_cast<int>(numbers.size())).first->second);
   std::vector<int> here;
   for (int other = 0; other < rendezvous.world(); ++other)

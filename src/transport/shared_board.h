@@ -36,6 +36,9 @@ class SharedBoard {
   /// Throws Disagreement where a rank entered with another label.
   void await_all_entered(Deadline deadline);
 
+  /// Whether `rank` has entered a collective that this one has not: that one's label.
+  const Label* entered_next(int rank) const;
+
   const Notice& notice(int rank) const { return segment_->notice(rank, sequence_); }
   std::byte* term(int rank, size_t index) const {
     return segment_->address(rank, notice(rank).offsets[index]);
@@ -49,6 +52,7 @@ class SharedBoard {
 
  private:
   void announce(Notice& notice);
+  const Parcel* parcel_from(int rank) const;
 
   const std::shared_ptr<SharedSegment> segment_;
   SharedWait& wait_;

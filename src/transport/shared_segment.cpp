@@ -29,13 +29,17 @@ uint64_t physical_memory() {
 }
 
 // What a rank tells the others before memory is shared.
-json introduce(int job_rank) {
-  return {{"rank", job_rank}, {"identity", host_identity()},        {"host", host_name()},
-          {"pid", getpid()},  {"processors", allowed_processors()}, {"memory", physical_memory()}};
+json introduce(int job_rank, const std::string& host) {
+  return {{"rank", job_rank},
+          {"identity", host.empty() ? host_identity() : host},
+          {"host", host_name()},
+          {"pid", getpid()},
+          {"processors", allowed_processors()},
+          {"memory", physical_memory()}};
 }
 
-std::vector<json> introductions(Rendezvous& rendezvous) {
-  const std::string introduction = introduce(rendezvous.job_rank()).dump();
+std::vector<json> introductions(Rendezvous& rendezvous, const std::string& host) {
+  const std::string introduction = introduce(rendezvous.job_rank(), host).dump();
   const json own = json::parse(introduction);
   std::vector<json> ranks;
   for (const std::string& text : rendezvous.gather(introduction)) {
@@ -121,8 +125,9 @@ SharedSegment::~SharedSegment() {
   if (file_ >= 0) close(file_);
 }
 
-std::shared_ptr<SharedSegment> SharedSegment::open(Rendezvous& rendezvous) {
-  const std::vector<json> ranks = introductions(rendezvous);
+std::shared_ptr<SharedSegment> SharedSegment::open(Rendezvous& rendezvous,
+                                                   const std::string& host) {
+  const std::vector<json> ranks = introductions(rendezvous, host);
   refuse_other_hosts(ranks);
 
   const int world = rendezvous.world();

@@ -73,8 +73,8 @@ struct alignas(kCacheLine) LastWords {
 /// behind whenever and however ranks end.
 class SharedSegment {
  public:
-  /// Collective. Throws BadInput where not all ranks are on one host.
-  static std::shared_ptr<SharedSegment> open(Rendezvous& rendezvous);
+  /// Collective. Throws BadInput where not all ranks are on one host; "": as `host_identity` says.
+  static std::shared_ptr<SharedSegment> open(Rendezvous& rendezvous, const std::string& host = "");
 
   ~SharedSegment();
   SharedSegment(const SharedSegment&) = delete;

@@ -131,18 +131,21 @@ void SharedWait::check_silence() {
 }
 
 void SharedWait::lose(int rank, const std::string& how) const {
-  give_up(rank, fmt::format("{} {}", segment_->peer(rank).text(), how));
-  LastWords& words = segment_->last_words();
-  while (words.state.load() != 2) sched_yield();  // who is writing writes a line
+  const Peer& lost = segment_->peer(rank);
+  const std::string why = fmt::format("{} {}", lost.text(), how);
+  give_up(lost.rank, why);
+  // Who is writing writes a line, unless it is stopped or dies while it does.
+  const Deadline deadline = Deadline::in(kCheckSeconds);
+  while (segment_->last_words().state.load() != 2 && !deadline.passed()) sched_yield();
   check_last_words();
-  throw PeerLost(segment_->peer(rank).rank, how);
+  throw PeerLost(lost.rank, why);
 }
 
-void SharedWait::give_up(int rank, const std::string& why) const noexcept {
+void SharedWait::give_up(int culprit, const std::string& why) const noexcept {
   LastWords& words = segment_->last_words();
   uint32_t nobody = 0;
   if (!words.state.compare_exchange_strong(nobody, 1)) return;
-  words.rank = segment_->peer(rank).rank;
+  words.rank = culprit;
   const size_t length = std::min(why.size(), sizeof words.text - 1);
   std::memcpy(words.text, why.data(), length);
   words.text[length] = '\0';

@@ -39,8 +39,8 @@ class SharedWait {
     if (segment_->bell(rank).sleeping.load() != 0) ring(rank);
   }
 
-  /// Leaves last words; the first ones stay.
-  void give_up(int rank, const std::string& why) const noexcept;
+  /// Leaves last words that name a rank of the job; the first ones stay.
+  void give_up(int culprit, const std::string& why) const noexcept;
 
  private:
   static constexpr int kSpins = 4000;

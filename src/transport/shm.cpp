@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "transport/shared_board.h"
 #include "transport/shared_segment.h"
@@ -35,9 +36,9 @@ class Shm : public Transport {
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
 
-  void abort(const std::string& why) noexcept override {
+  void abort(const std::string& why, int culprit) noexcept override {
     try {
-      wait_.give_up(rank(), fmt::format("{} gave up: {}", segment_->peer(rank()).text(), why));
+      wait_.give_up(culprit, fmt::format("{} gave up: {}", segment_->peer(rank()).text(), why));
     } catch (...) {  // out of memory for the text: the others will see this process end
     }
   }
@@ -155,6 +156,16 @@ void Shm::exchange(const Label& label, std::span<const Outgoing> outgoing,
       if (!taken[i] && incoming[i].peer == peer) return true;
     return false;
   };
+  // Who has entered a collective in shared memory while this rank waits for it here does something
+  // else: it would have finished here before.
+  const auto stray = [&]() -> std::optional<int> {
+    for (int peer = 0; peer < world(); ++peer) {
+      const Queue& in = segment_->queue(peer, rank());
+      if (board_.entered_next(peer) != nullptr && late(peer) && in.posted.load() == in.taken.load())
+        return peer;
+    }
+    return std::nullopt;
+  };
   const auto can_go_on = [&] {
     for (size_t i = 0; i < outgoing.size(); ++i)
       if (!posted[i] && !is_full(outgoing[i].peer)) return true;
@@ -171,18 +182,26 @@ void Shm::exchange(const Label& label, std::span<const Outgoing> outgoing,
     });
   };
 
+  const auto wait_until = [&](const auto& ready) {
+    wait_.until([&] { return ready() || stray(); }, late, deadline);
+    const auto peer = ready() ? std::nullopt : stray();
+    if (peer)
+      throw Disagreement(*peer, *board_.entered_next(*peer), 0,
+                         "a rank shares memory where others send messages");
+  };
+
   while (pending(posted) || pending(taken)) {
     const bool sent = post(outgoing, parcels, posted);
     const bool received = take(label, incoming, taken);
-    if (!sent && !received) wait_.until(can_go_on, late, deadline);
+    if (!sent && !received) wait_until(can_go_on);
   }
-  wait_.until(all_taken, late, deadline);
+  wait_until(all_taken);
 }
 
 }  // namespace
 
 std::unique_ptr<Transport> connect_shm(Rendezvous& rendezvous, const ShmOptions& options) {
-  auto segment = SharedSegment::open(rendezvous);
+  auto segment = SharedSegment::open(rendezvous, options.host);
   auto transport = std::make_unique<Shm>(segment, options);
   // Whoever looks for signs of life must find them.
   rendezvous.gather("");

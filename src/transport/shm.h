@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "transport/rendezvous.h"
 #include "transport/transport.h"
@@ -11,6 +12,8 @@ struct ShmOptions {
   /// A rank of which nothing was seen for this long counts as lost. One whose process ended is
   /// noticed within a fraction of a second.
   double silence_seconds = 10;
+  /// Ranks for which this is equal share memory; "": as `host_identity` says.
+  std::string host = {};
 };
 
 /// Between the ranks of one host: messages are read where they lie in the sender's memory. Throws

@@ -63,7 +63,7 @@ class Tcp : public Transport {
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
   Memory allocate(size_t bytes) override;
-  void abort(const std::string& why) noexcept override;
+  void abort(const std::string& why, int culprit) noexcept override;
   std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {
     return connect_tcp(rendezvous, options_);
   }
@@ -216,9 +216,9 @@ Memory Tcp::allocate(size_t bytes) {
   return {{data, [](std::byte* memory) { std::free(memory); }}, bytes};
 }
 
-void Tcp::abort(const std::string& why) noexcept {
+void Tcp::abort(const std::string& why, int culprit) noexcept {
   try {
-    heart_.give_up(why);
+    heart_.give_up(why, culprit);
   } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a message; silence will tell
   }
 }

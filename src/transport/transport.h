@@ -95,8 +95,12 @@ class Transport {
   /// may outlive the transport.
   virtual Memory allocate(size_t bytes) = 0;
 
-  /// Tells all others that this rank gives up, and why. Afterwards nothing here can be used.
-  virtual void abort(const std::string& why) noexcept = 0;
+  /// Tells all others that this rank gives up, and why. They name `culprit` as lost, a rank by its
+  /// number in the job: this one, or whom it lost itself. Afterwards nothing here can be used.
+  virtual void abort(const std::string& why, int culprit) noexcept = 0;
+  void abort(const std::string& why) noexcept {
+    abort(why, peers()[static_cast<size_t>(rank())].rank);
+  }
 
   /// Collective: another transport of the same kind, between the ranks of a rendezvous.
   virtual std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const = 0;

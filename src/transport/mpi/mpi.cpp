@@ -109,7 +109,7 @@ class Mpi final : public Transport {
     return {std::shared_ptr<std::byte>(data, [](std::byte* memory) { std::free(memory); }), bytes};
   }
 
-  void abort(const std::string& why) noexcept override {
+  void abort(const std::string& why, int /*culprit*/) noexcept override {
     mpi::Library::get().give_up();
     std::fprintf(stderr, "lockstep: %s gives up: %s\n",
                  peers()[static_cast<size_t>(rank())].text().c_str(), why.c_str());

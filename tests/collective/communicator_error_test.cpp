@@ -1,0 +1,156 @@
+// What groups say when their ranks do different things, or not all of them come.
+#include "base/clock.h"
+#include "communicators.h"
+#include "expect_error.h"
+#include "random_shards.h"
+
+namespace lockstep::collective {
+namespace {
+
+class CommunicatorErrors : public Communicators {
+ protected:
+  // Rank 2 of four does something else than the others: everyone names it, another rank, and what
+  // both do, long before the time is over.
+  static void expect_mismatch(const CommunicatorOptions& options, const RankMain& usual,
+                              const RankMain& other, const std::vector<std::string>& said) {
+    const Stopwatch watch;
+    const auto errors = errors_of_group(
+        4, options, [&](Communicator& group) { group.rank() == 2 ? other(group) : usual(group); });
+    EXPECT_LT(watch.seconds(), 10);
+    for (const std::string& error : errors) {
+      EXPECT_NE(error.find("ranks disagree"), std::string::npos) << error;
+      EXPECT_NE(error.find("rank 2 ("), std::string::npos) << error;
+      for (const std::string& part : said)
+        EXPECT_NE(error.find(part), std::string::npos) << part << " is not in: " << error;
+    }
+  }
+
+  static RankMain reduce(int64_t count, Type type, Operation operation) {
+    return [=](Communicator& group) {
+      std::vector<std::byte> data(static_cast<size_t>(count) * bytes_of(type));
+      group.all_reduce({data.data(), count, type}, operation);
+    };
+  }
+};
+
+TEST_P(CommunicatorErrors, NameBothRanksWhereCountsDiffer) {
+  for (const std::string& name : algorithm_names())
+    expect_mismatch(always(parse_algorithm(name)), reduce(1000, Type::f32, Operation::sum),
+                    reduce(1001, Type::f32, Operation::sum), {"1000 f32", "1001 f32"});
+}
+
+TEST_P(CommunicatorErrors, NameBothRanksWhereTypesOfOneSizeDiffer) {
+  for (const std::string& name : algorithm_names())
+    expect_mismatch(always(parse_algorithm(name)), reduce(1000, Type::f32, Operation::sum),
+                    reduce(1000, Type::i32, Operation::sum), {"1000 f32", "1000 i32"});
+}
+
+TEST_P(CommunicatorErrors, NameBothRanksWhereOperationsDiffer) {
+  for (const std::string& name : algorithm_names())
+    expect_mismatch(always(parse_algorithm(name)), reduce(1000, Type::f32, Operation::sum),
+                    reduce(1000, Type::f32, Operation::max), {"sum over", "max over"});
+}
+
+TEST_P(CommunicatorErrors, NameBothRanksWhereCountsLeadToDifferentAlgorithms) {
+  const auto by_size = [](int64_t bytes) {
+    return bytes <= 4000 ? Algorithm::butterfly : Algorithm::direct;
+  };
+  for (const int64_t count : {1000, 1001})
+    expect_mismatch({.timeout_seconds = 20, .choose = by_size},
+                    reduce(count, Type::f32, Operation::sum),
+                    reduce(2001 - count, Type::f32, Operation::sum), {"(butterfly)", "(direct)"});
+}
+
+TEST_P(CommunicatorErrors, NameBothRanksWhereCollectivesDiffer) {
+  const RankMain gather = [](Communicator& group) {
+    Floats values(1000);
+    group.all_gather(buffer_of(values));
+  };
+  const RankMain reduces = reduce(1000, Type::f32, Operation::sum);
+  expect_mismatch({.timeout_seconds = 20}, gather, reduces, {"all_gather", "all_reduce"});
+  expect_mismatch({.timeout_seconds = 20}, reduces, gather, {"all_gather", "all_reduce"});
+}
+
+TEST_P(CommunicatorErrors, NameTheRankThatDidNotCome) {
+  in_group(2, {.timeout_seconds = 0.2}, [](Communicator& group) {
+    Floats values(10'000);
+    if (group.rank() == 1) return;
+    try {
+      group.all_reduce(buffer_of(values));
+      ADD_FAILURE() << "it came";
+    } catch (const Timeout& error) {
+      EXPECT_EQ(error.ranks(), std::vector{1});
+      EXPECT_NE(std::string(error.what()).find("rank 1 ("), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST_P(CommunicatorErrors, TellEveryoneThatTimeIsOver) {
+  const Stopwatch watch;
+  const auto errors = errors_of_group(4, {.timeout_seconds = 0.2}, [](Communicator& group) {
+    Floats values(10'000);
+    if (group.rank() != 3) group.all_reduce(buffer_of(values));
+  });
+  EXPECT_LT(watch.seconds(), 2);
+  for (const size_t rank : {0, 1, 2})
+    EXPECT_NE(errors[rank].find(" waited "), std::string::npos) << errors[rank];
+}
+
+TEST_P(CommunicatorErrors, AreThrownEverAfter) {
+  in_group(2, [](Communicator& group) {
+    if (group.rank() == 0) group.abort("a reason");
+    const std::string expected = group.rank() == 0 ? "gave up before" : "a reason";
+    Floats values(10);
+    for (int i = 0; i < 2; ++i) {
+      const std::string message = message_of<Error>([&] { group.all_reduce(buffer_of(values)); });
+      EXPECT_NE(message.find(expected), std::string::npos) << message;
+    }
+  });
+}
+
+TEST_P(CommunicatorErrors, OfWhatWasStartedAreThrownByItsWait) {
+  in_group(2, [](Communicator& group) {
+    Floats values(group.rank() == 0 ? 1000 : 1001);
+    Floats more(10);
+    const Pending first = group.all_reduce_async(buffer_of(values));
+    const Pending second = group.all_reduce_async(buffer_of(more));
+    EXPECT_THROW(first.wait(), Error);
+    EXPECT_THROW(second.wait(), Error);
+  });
+}
+
+TEST_P(CommunicatorErrors, TellOthersThatAGroupWasClosedWithBucketsUnderWay) {
+  const auto errors = transport::errors_of_ranks(2, [](transport::Rendezvous& rendezvous) {
+    auto group = std::make_unique<Communicator>(transport::connect_over(GetParam(), rendezvous),
+                                                CommunicatorOptions{});
+    Floats values(1000);
+    if (group->rank() == 0) {
+      const Pending pending = group->all_reduce_async(buffer_of(values));
+      group.reset();
+      EXPECT_THROW(pending.wait(), Error);
+    }
+    rendezvous.gather("");
+    if (group) group->barrier();
+  });
+  EXPECT_NE(errors[1].find("closed with collectives under way"), std::string::npos) << errors[1];
+}
+
+TEST_P(CommunicatorErrors, RefuseTermsThatAreNotThoseOfTheShards) {
+  in_group(1, [](Communicator& group) {
+    std::vector<Buffer> terms(5);
+    EXPECT_THROW(group.all_reduce(terms, Shards::even(3, 1), Operation::sum), BadInput);
+  });
+}
+
+TEST_P(CommunicatorErrors, RefuseAnEngineThatATransportDoesNotHave) {
+  in_group(1, always(Algorithm::engine), [](Communicator& group) {
+    Floats values(10);
+    expect_bad_input([&] { group.all_reduce(buffer_of(values)); },
+                     {"algorithm engine", group.transport().name()});
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, CommunicatorErrors, every_carrier(), name_of_carrier);
+
+}  // namespace
+}  // namespace lockstep::collective
