@@ -10,7 +10,10 @@
 namespace lockstep::collective {
 namespace {
 
-constexpr int kPeriod = 8;
+// Values are below this. bf16 holds whole numbers up to 256, which is also the largest world.
+int period_of(Type type) {
+  return type == Type::bf16 ? 2 : 8;
+}
 
 struct Bf16 {
   uint16_t bits;
@@ -44,16 +47,16 @@ bool same(T a, T b) {
 }
 
 // A mean of whole numbers is one where all ranks have the same.
-int value_of(int rank, int64_t element, Operation operation) {
+int value_of(int rank, int64_t element, Type type, Operation operation) {
   const int64_t shift = operation == Operation::mean ? 0 : 3 * rank;
-  return static_cast<int>((element + shift) % kPeriod);
+  return static_cast<int>((element + shift) % period_of(type));
 }
 
-int reduced(int64_t element, int world, Operation operation) {
-  int result = value_of(0, element, operation);
+int reduced(int64_t element, int world, Type type, Operation operation) {
+  int result = value_of(0, element, type, operation);
   if (operation == Operation::mean) return result;
   for (int rank = 1; rank < world; ++rank) {
-    const int value = value_of(rank, element, operation);
+    const int value = value_of(rank, element, type, operation);
     if (operation == Operation::sum) result += value;
     if (operation == Operation::min) result = std::min(result, value);
     if (operation == Operation::max) result = std::max(result, value);
@@ -102,7 +105,8 @@ auto with_type(Type type, const Visit& visit) {
 
 void fill(Buffer buffer, int rank, Operation operation) {
   with_type(buffer.type, [&](auto element) {
-    fill_as<decltype(element)>(buffer, [&](int64_t i) { return value_of(rank, i, operation); });
+    fill_as<decltype(element)>(
+        buffer, [&](int64_t i) { return value_of(rank, i, buffer.type, operation); });
   });
 }
 
@@ -111,13 +115,14 @@ int64_t count_wrong(Collective collective, Buffer buffer, int rank, int world,
   const Range own = slice(buffer.count, world, rank);
   Range range{0, buffer.count};
   std::vector<int> sums;
-  for (int64_t i = 0; i < kPeriod; ++i) sums.push_back(reduced(i, world, operation));
-  Expected expected = [&](int64_t i) { return sums[static_cast<size_t>(i % kPeriod)]; };
-  const Expected of_root = [&](int64_t i) { return value_of(0, i, operation); };
+  const int period = period_of(buffer.type);
+  for (int64_t i = 0; i < period; ++i) sums.push_back(reduced(i, world, buffer.type, operation));
+  Expected expected = [&](int64_t i) { return sums[static_cast<size_t>(i % period)]; };
+  const Expected of_root = [&](int64_t i) { return value_of(0, i, buffer.type, operation); };
   int owner = 0;
   const Expected of_owner = [&](int64_t i) {
     while (slice(buffer.count, world, owner).end <= i) ++owner;
-    return value_of(owner, i, operation);
+    return value_of(owner, i, buffer.type, operation);
   };
   switch (collective) {
     case Collective::all_reduce:

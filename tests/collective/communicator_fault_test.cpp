@@ -17,14 +17,15 @@ namespace {
 
 using transport::ChildProcess;
 
-// A process per rank. Each says "ready" once all are connected, runs `body`, and says whom it
-// lost, or "done".
+// A process per rank. When all are connected, each runs `body`, and says whom it lost, or "done".
 class Processes {
  public:
   using Body = std::function<void(Communicator&, const ChildProcess::Say&)>;
 
   Processes(const std::string& carrier, int world, double silence_seconds, const Body& body) {
     const uint16_t port = transport::free_port();
+    int gate[2];  // opens when nobody holds its other end any more
+    if (pipe(gate) != 0) throw std::runtime_error("no pipe");
     for (int rank = 0; rank < world; ++rank)
       ranks_.push_back(std::make_unique<ChildProcess>([=](const ChildProcess::Say& say) {
         const auto meeting = transport::meet_over_tcp(transport::meeting_of(rank, world, port));
@@ -32,6 +33,9 @@ class Processes {
                            {.timeout_seconds = 30});
         group.barrier();
         say("ready");
+        close(gate[1]);
+        char nothing = 0;
+        if (read(gate[0], &nothing, 1) != 0) return;
         try {
           body(group, say);
           say("done");
@@ -40,6 +44,7 @@ class Processes {
         }
       }));
     for (const auto& one : ranks_) EXPECT_EQ(one->line(), "ready");
+    for (const int end : gate) close(end);
   }
 
   ChildProcess& operator[](int rank) { return *ranks_[static_cast<size_t>(rank)]; }

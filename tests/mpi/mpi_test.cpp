@@ -10,6 +10,7 @@
 #include <numeric>
 #include <string>
 
+#include "collective/communicator.h"
 #include "collective/reduce.h"
 #include "expect_error.h"
 #include "transport/engine.h"
@@ -230,19 +231,34 @@ TEST_F(MpiFailure, EndsAnEngineThatOneRankDoesNotJoin) {
 }  // namespace
 }  // namespace lockstep::transport
 
-int main(int argc, char** argv) {
+namespace {
+
+// What ends a whole job, and is watched from outside.
+int end_badly(const std::string& mode) {
   using namespace lockstep;
-  const std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "abort" || mode == "world") try {
-      const auto all = transport::mpi_rendezvous();
-      const auto transport = transport::connect_mpi(*all);
-      if (mode == "abort" && all->rank() == 1) transport->abort("the disk is full");
-      if (mode == "abort") all->gather("never");
-      return 0;
-    } catch (const Error& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-      return error.exit_code();
+  try {
+    const auto all = transport::mpi_rendezvous();
+    auto transport = transport::connect_mpi(*all);
+    if (mode == "abort" && all->rank() == 1) transport->abort("the disk is full");
+    if (mode == "abort") all->gather("never");
+    if (mode == "mismatch") {
+      std::vector<float> values(all->rank() == 1 ? 1001 : 1000);
+      collective::Communicator group(std::move(transport));
+      group.all_reduce({reinterpret_cast<std::byte*>(values.data()),
+                        static_cast<int64_t>(values.size()), Type::f32});
     }
+    return 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return error.exit_code();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "abort" || mode == "mismatch" || mode == "world") return end_badly(mode);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
