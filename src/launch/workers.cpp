@@ -56,6 +56,16 @@ void pin(int rank, int count, const std::vector<int>& processors) {
   _exit(code);
 }
 
+[[noreturn]] void give_up(int rank, int count, const std::vector<Ending>& started) {
+  const int cause = errno;
+  for (const Ending& worker : started) {
+    kill(worker.pid, SIGKILL);
+    waitpid(worker.pid, nullptr, 0);
+  }
+  throw Error(fmt::format("worker {} of {} cannot be started: {}; see ulimit -n and ulimit -u",
+                          rank, count, std::strerror(cause)));
+}
+
 }  // namespace
 
 std::string Ending::text() const {
@@ -78,14 +88,10 @@ std::vector<Ending> run_workers(int count, const std::function<int(int)>& worker
   for (int rank = 0; rank < count; ++rank) {
     const int pid = fork();
     if (pid == 0) become_worker(rank, count, parent, worker_main);
-    if (pid < 0) {
-      const int cause = errno;
-      for (const Ending& started : endings) kill(started.pid, SIGKILL);
-      throw Error(
-          fmt::format("worker {} of {} cannot be started: {}", rank, count, std::strerror(cause)));
-    }
-    endings.push_back({rank, pid, 0});
-    running.push_back({static_cast<int>(syscall(SYS_pidfd_open, pid, 0)), POLLIN, 0});
+    if (pid > 0) endings.push_back({rank, pid, 0});
+    const int process = pid < 0 ? -1 : static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+    if (process < 0) give_up(rank, count, endings);
+    running.push_back({process, POLLIN, 0});
   }
 
   std::optional<Deadline> patience;

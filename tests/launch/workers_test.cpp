@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +100,19 @@ TEST(Workers, HaveProcessorsOfTheirOwnWhereThereAreEnough) {
   for (const Ending& ending : run_workers(
            workers + 1, [&](int) { return transport::allowed_processors() == all ? 0 : 1; }))
     EXPECT_TRUE(ending.well());
+}
+
+TEST(Workers, AreNotStartedWhereFilesHaveRunOut) {
+  ChildProcess launcher([](const ChildProcess::Say& say) {
+    const rlimit few{8, 8};
+    setrlimit(RLIMIT_NOFILE, &few);
+    try {
+      run_workers(10, [](int rank) { return wait_for_ever(rank); });
+    } catch (const Error& error) {
+      say(error.what());
+    }
+  });
+  EXPECT_NE(launcher.line().find("ulimit -n"), std::string::npos);
 }
 
 // Whoever loses its parent becomes this process's child while this lives.
