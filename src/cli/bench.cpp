@@ -53,6 +53,12 @@ struct Task {
   std::vector<int64_t> sizes;
 };
 
+void check_algorithm(const std::string& name, const std::string& transport) {
+  if (collective::parse_algorithm(name) == Algorithm::engine && transport != "mpi")
+    throw BadInput("--algorithm engine: transport {} has no all-reduce of its own; mpi has",
+                   transport);
+}
+
 std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective collective) {
   if (collective != Collective::all_reduce) return {"auto"};
   if (flags.algorithm == "all") {
@@ -64,7 +70,7 @@ std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective colle
   for (size_t begin = 0; begin <= flags.algorithm.size();) {
     const size_t end = std::min(flags.algorithm.find(',', begin), flags.algorithm.size());
     names.push_back(flags.algorithm.substr(begin, end - begin));
-    if (names.back() != "auto") collective::parse_algorithm(names.back());
+    if (names.back() != "auto") check_algorithm(names.back(), flags.transport);
     begin = end + 1;
   }
   return names;
@@ -72,6 +78,7 @@ std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective colle
 
 Task task_of(const BenchFlags& flags) {
   Task task{.collective = collective::parse_collective(flags.operation)};
+  launch::check_transport(flags.transport);
   task.algorithms = algorithms_of(flags, task.collective);
   const auto element = static_cast<int64_t>(bytes_of(parse_type(flags.type)));
   parse_operation(flags.redop);
@@ -85,9 +92,13 @@ Task task_of(const BenchFlags& flags) {
   if (flags.batches < 1) throw BadInput("--batches {}: expected at least 1", flags.batches);
   if (flags.workers < 1 || flags.workers > 256)
     throw BadInput("-n {}: expected 1 to 256 workers", flags.workers);
+  if (last < element)
+    throw BadInput("-e {}: expected at least an element of {}", flags.last, flags.type);
   for (int64_t size = std::max(element, first / element * element); size <= last;
-       size *= flags.factor)
+       size *= flags.factor) {
     task.sizes.push_back(size);
+    if (size > last / flags.factor) break;  // the next could be more than a number holds
+  }
   return task;
 }
 

@@ -20,13 +20,6 @@ bool uses_mpi(const std::string& name) {
   return name == "mpi" || name == "hybrid-mpi";
 }
 
-void check_name(const std::string& name) {
-  const auto& names = transport_names();
-  if (std::find(names.begin(), names.end(), name) == names.end())
-    throw BadInput("transport '{}': no such transport{}; there are: {}", name,
-                   did_you_mean(name, names), fmt::join(names, ", "));
-}
-
 std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options) {
   if (!uses_mpi(options.transport))
     return transport::meet_over_tcp({.rank = job.rank,
@@ -51,8 +44,15 @@ const std::vector<std::string>& transport_names() {
   return names;
 }
 
+void check_transport(const std::string& name) {
+  const auto& names = transport_names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw BadInput("transport '{}': no such transport{}; there are: {}", name,
+                   did_you_mean(name, names), fmt::join(names, ", "));
+}
+
 std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options) {
-  check_name(options.transport);
+  check_transport(options.transport);
   const std::unique_ptr<Rendezvous> all = meet(job, options);
   const transport::ShmOptions shm{.silence_seconds = options.silence_seconds};
   const transport::TcpOptions tcp{.key = job.key,

@@ -12,6 +12,9 @@ namespace lockstep::launch {
 /// "shm", "tcp", "mpi", "hybrid" (shm inside a host, tcp between hosts) and "hybrid-mpi".
 const std::vector<std::string>& transport_names();
 
+/// Throws BadInput with the nearest name.
+void check_transport(const std::string& name);
+
 struct ConnectOptions {
   std::string transport = "hybrid";
   int streams = 1;              ///< TCP connections for every pair of ranks
