@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "ranks.h"
 #include "transport/shared_board.h"
+#include "transport/shared_segment.h"
+#include "transport/shared_wait.h"
 
 namespace lockstep::transport {
 namespace {
@@ -180,6 +182,33 @@ TEST(Shm, MemoryOutlivesTheTransport) {
                               memory.data.get()[99] = std::byte{1};
                             }),
             no_errors(1));
+}
+
+TEST(Shm, RefusesRanksOnSeveralHosts) {
+  const auto errors = errors_of_ranks(2, [](Rendezvous& rendezvous) {
+    connect_shm(rendezvous, {.host = rendezvous.rank() == 0 ? "here" : "there"});
+  });
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("share no memory"), std::string::npos) << error;
+}
+
+TEST(Shm, DoesNotWaitForLastWordsThatARankDidNotFinish) {
+  const auto errors = errors_of_ranks(2, [](Rendezvous& rendezvous) {
+    const auto segment = SharedSegment::open(rendezvous);
+    auto wait = std::make_unique<SharedWait>(segment, 10);
+    if (segment->rank() == 0) {
+      segment->last_words().state = 1;
+      wait.reset();
+    }
+    rendezvous.gather("");
+    if (segment->rank() == 1) {
+      const auto never = [] { return false; };
+      wait->until(
+          never, [](int rank) { return rank == 0; }, soon());
+    }
+  });
+  EXPECT_EQ(errors[0], "");
+  EXPECT_NE(errors[1].find("rank 0 ("), std::string::npos) << errors[1];
 }
 
 /// The board, with a float per rank.
