@@ -16,10 +16,19 @@ namespace {
 
 constexpr size_t kLongestText = size_t{1} << 30;
 
+// Renaming onto a device, a pipe or a link would replace it.
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  const bool other = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+  if (other) throw BadInput("{}: cannot be written: it is no file", path.string());
+  return std::filesystem::is_symlink(path, error) ? std::filesystem::weakly_canonical(path) : path;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_(fmt::format("{}.{}.part", path_.string(), getpid())) {
+    : path_(target_of(path)), temporary_(fmt::format("{}.{}.part", path_.string(), getpid())) {
   descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail("create");
 }

@@ -213,11 +213,10 @@ int bench(const BenchFlags& flags) {
     mine.rank = mine.local_rank = rank;
     return work(flags, task, mine);
   });
-  for (const launch::Ending& ending : endings)
-    if (!ending.well()) {
-      fmt::print(stderr, "lockstep: {}\n", ending.text());
-      return ending.exit_code();
-    }
+  if (const launch::Ending* const failure = launch::first_failure(endings)) {
+    fmt::print(stderr, "lockstep: {}\n", failure->text());
+    return failure->exit_code();
+  }
   return 0;
 }
 

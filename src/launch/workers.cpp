@@ -52,7 +52,10 @@ void pin(int rank, int count, const std::vector<int>& processors) {
     std::fputs(fmt::format("lockstep: rank {}: unexpected error: {}\n", rank, error.what()).c_str(),
                stderr);
   }
-  std::fflush(stdout);
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && code == 0) {
+    std::fputs(fmt::format("lockstep: rank {}: stdout cannot be written\n", rank).c_str(), stderr);
+    code = 1;
+  }
   _exit(code);
 }
 
@@ -102,7 +105,7 @@ std::vector<Ending> run_workers(int count, const std::function<int(int)>& worker
       if (running[i].fd < 0 || running[i].revents == 0) continue;
       waitpid(endings[i].pid, &endings[i].status, 0);
       close(std::exchange(running[i].fd, -1));
-      --left;
+      endings[i].place = count - --left;
       if (!endings[i].well() && !patience) patience = Deadline::in(patience_seconds);
     }
     if (patience && patience->passed())
@@ -110,6 +113,13 @@ std::vector<Ending> run_workers(int count, const std::function<int(int)>& worker
         if (running[i].fd >= 0) kill(endings[i].pid, SIGKILL);
   }
   return endings;
+}
+
+const Ending* first_failure(const std::vector<Ending>& endings) {
+  const Ending* first = nullptr;
+  for (const Ending& ending : endings)
+    if (!ending.well() && (first == nullptr || ending.place < first->place)) first = &ending;
+  return first;
 }
 
 int free_port() {

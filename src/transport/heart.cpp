@@ -69,7 +69,11 @@ Heart::~Heart() {
   if (!thread_.joinable()) return;
   signal_event(stop_);
   thread_.join();
-  if (!gave_up_) send_to_all(frame(ControlKind::goodbye));
+  // Who leaves because of a loss says which, or others would take it for the one that is missing.
+  if (loss_)
+    give_up(loss_->what(), loss_->rank());
+  else if (!gave_up_)
+    send_to_all(frame(ControlKind::goodbye));
   // To close with something unread would cut off what was just sent.
   std::array<std::byte, 4096> unread;
   for (const Line& line : lines_)

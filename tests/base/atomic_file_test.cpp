@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 
@@ -33,6 +34,22 @@ TEST(AtomicFile, LeavesTheOldFileAndNoTemporaryWithoutCommit) {
   { AtomicFile(folder / "f").write("half"); }
   EXPECT_EQ(read_file(folder / "f"), "old");
   EXPECT_EQ(files_in(folder.path()), 1);
+}
+
+TEST(AtomicFile, ReplacesNoDeviceAndNoPipe) {
+  TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  expect_bad_input([&] { write_file_atomically(folder / "pipe", "text"); }, {"pipe", "no file"});
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+}
+
+TEST(AtomicFile, WritesWhereALinkPoints) {
+  TemporaryFolder folder;
+  write_file_atomically(folder / "f", "old");
+  fs::create_symlink(folder / "f", folder / "link");
+  write_file_atomically(folder / "link", "new");
+  EXPECT_EQ(read_file(folder / "f"), "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
 }
 
 // A file-size limit fails a write half-way, as a full disk does.

@@ -33,8 +33,8 @@ class Processes {
         Communicator group(transport::connect_over(carrier, *meeting, silence_seconds),
                            {.timeout_seconds = 30});
         group.barrier();
+        close(gate[1]);  // before anyone can stop this process with the gate in its hands
         say("ready");
-        close(gate[1]);
         char nothing = 0;
         if (read(gate[0], &nothing, 1) != 0) return;
         try {
