@@ -70,7 +70,7 @@ TEST(TcpFaults, AKilledProcessIsNamedOnEveryOtherRankWithinASecond) {
   ranks[2].send(SIGKILL);
   for (const int rank : {0, 1, 3}) {
     const std::string line = ranks[rank].line();
-    EXPECT_TRUE(line.starts_with("lost 2: rank 2 (")) << line;
+    EXPECT_TRUE(line.starts_with("lost 2: ") && has(line, "rank 2 (")) << line;
     EXPECT_TRUE(has(line, fmt::format("pid {}", ranks[2].pid()))) << line;
   }
   EXPECT_LT(watch.seconds(), 1);
@@ -86,7 +86,7 @@ TEST(TcpFaults, AKilledProcessIsNoticedInTheMiddleOfALargeMessage) {
   });
   ranks[1].send(SIGKILL);
   const std::string line = ranks[0].line();
-  EXPECT_TRUE(line.starts_with("lost 1: rank 1 (")) << line;
+  EXPECT_TRUE(line.starts_with("lost 1: ") && has(line, "rank 1 (")) << line;
 }
 
 TEST(TcpFaults, AStoppedProcessIsLostAfterItsSilence) {
@@ -95,7 +95,7 @@ TEST(TcpFaults, AStoppedProcessIsLostAfterItsSilence) {
   ranks[1].send(SIGSTOP);
   for (const int rank : {0, 2}) {
     const std::string line = ranks[rank].line();
-    EXPECT_TRUE(line.starts_with("lost 1: rank 1 (")) << line;
+    EXPECT_TRUE(line.starts_with("lost 1: ") && has(line, "rank 1 (")) << line;
     EXPECT_TRUE(has(line, "fell silent")) << line;
   }
   EXPECT_GT(watch.seconds(), 0.7);
