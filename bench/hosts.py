@@ -9,7 +9,9 @@ carry the process's number, so that two of these do not meet.
 
 import os
 import shutil
+import signal
 import subprocess
+import sys
 
 
 def why_not():
@@ -45,6 +47,8 @@ class Hosts:
         return f"10.77.0.{host + 1}"
 
     def __enter__(self):
+        # Being told to end is no reason to leave hosts behind.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         try:
             self.add(self.switch)
             ip("-n", self.switch, "link", "add", "br0", "type", "bridge")
