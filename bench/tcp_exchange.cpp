@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "transport/socket.h"
-#include "transport/tcp.h"
-#include "transport/tcp_rendezvous.h"
+#include "transport/tcp/socket.h"
+#include "transport/tcp/tcp.h"
+#include "transport/tcp/tcp_rendezvous.h"
 
 using namespace lockstep;
 using namespace lockstep::transport;

@@ -87,8 +87,8 @@ Task task_of(const BenchFlags& flags) {
   if (first > last)
     throw BadInput("-b {} -e {}: expected a first size up to the last", flags.first, flags.last);
   if (flags.factor < 2) throw BadInput("-f {}: expected a factor of at least 2", flags.factor);
-  if (!(flags.silence >= 0.1))
-    throw BadInput("--silence {}: expected at least 0.1 seconds", flags.silence);
+  if (!(flags.silence >= 0.1 && flags.silence <= 3600))
+    throw BadInput("--silence {}: expected 0.1 to 3600 seconds", flags.silence);
   if (flags.batches < 1) throw BadInput("--batches {}: expected at least 1", flags.batches);
   if (flags.workers < 1 || flags.workers > 256)
     throw BadInput("-n {}: expected 1 to 256 workers", flags.workers);
@@ -157,12 +157,27 @@ std::optional<double> predict(const std::optional<sim::Network>& network, const 
   return simulate(collective::all_reduce(algorithm, world, bytes), 1, *network).seconds;
 }
 
+// Workers that measure different things would wait for each other in vain.
+Facts facts_of(const BenchFlags& flags) {
+  return {{"the operation", flags.operation},
+          {"-b", flags.first},
+          {"-e", flags.last},
+          {"-f", fmt::format("{}", flags.factor)},
+          {"--algorithm", flags.algorithm},
+          {"--type", flags.type},
+          {"--redop", flags.redop},
+          {"--batches", fmt::format("{}", flags.batches)},
+          {"--fresh", fmt::format("{}", flags.fresh)},
+          {"--check", fmt::format("{}", flags.check)}};
+}
+
 int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
   auto choice = std::make_shared<std::function<Algorithm(int64_t)>>();
   Communicator group(
       launch::connect(job, {.transport = flags.transport,
                             .streams = flags.streams,
-                            .silence_seconds = flags.silence}),
+                            .silence_seconds = flags.silence,
+                            .facts = facts_of(flags)}),
       {.choose = [choice](int64_t bytes) { return *choice ? (*choice)(bytes) : Algorithm::tree; }});
   const auto network = measure_network(group, flags);
   const auto chosen = network ? sim::cheapest_on(*network, group.world())

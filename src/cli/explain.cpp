@@ -1,4 +1,4 @@
-#include "collective/explain.h"
+#include "collective/plan/explain.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "base/nearest.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "collective/sketch.h"
+#include "collective/plan/sketch.h"
 #include "lockstep/error.h"
 #include "sim/simulate.h"
 
@@ -104,18 +104,23 @@ Network network_of(const ExplainFlags& flags) {
   return network;
 }
 
+void check_between(const char* flag, double value, double lowest, double highest,
+                   const char* unit) {
+  if (!(value >= lowest && value <= highest))
+    throw BadInput("{} {}: expected {:g} to {:g} {}", flag, value, lowest, highest, unit);
+}
+
 void check_network(const ExplainFlags& flags) {
-  if (!(flags.latency_us >= 0) || !(flags.gigabits > 0))
-    throw BadInput("--latency {} --bandwidth {}: expected at least 0 us and more than 0 Gbit/s",
-                   flags.latency_us, flags.gigabits);
-  if (!(flags.host_latency_us >= 0) || !(flags.host_gigabits > 0))
-    throw BadInput(
-        "--host-latency {} --host-bandwidth {}: expected at least 0 us and more than 0 Gbit/s",
-        flags.host_latency_us, flags.host_gigabits);
-  if (!(flags.overhead_us >= 0))
-    throw BadInput("--overhead {}: expected at least 0 us", flags.overhead_us);
-  if (flags.reduce_gigabytes && !(*flags.reduce_gigabytes > 0))
-    throw BadInput("--reduce-speed {}: expected more than 0 GB/s", *flags.reduce_gigabytes);
+  constexpr double kMostMicroseconds = 1e9;  // a thousand seconds
+  constexpr double kLeastSpeed = 1e-6;       // of GB/s or Gbit/s: a kilobit
+  constexpr double kMostSpeed = 1e6;
+  check_between("--latency", flags.latency_us, 0, kMostMicroseconds, "us");
+  check_between("--host-latency", flags.host_latency_us, 0, kMostMicroseconds, "us");
+  check_between("--overhead", flags.overhead_us, 0, kMostMicroseconds, "us");
+  check_between("--bandwidth", flags.gigabits, kLeastSpeed, kMostSpeed, "Gbit/s");
+  check_between("--host-bandwidth", flags.host_gigabits, kLeastSpeed, kMostSpeed, "Gbit/s");
+  if (flags.reduce_gigabytes)
+    check_between("--reduce-speed", *flags.reduce_gigabytes, kLeastSpeed, kMostSpeed, "GB/s");
   const bool hosts = sim::parse_topology(flags.topology) == Topology::two_level;
   if (hosts && !flags.workers_per_host)
     throw BadInput("--topology two_level: say how many workers a host has, --workers-per-host");
@@ -137,7 +142,8 @@ void check(const ExplainFlags& flags) {
   if (parse_bytes(flags.bytes) > kMostBytes)
     throw BadInput("--bytes {}: expected at most {}", flags.bytes, format_bytes(kMostBytes));
   check_network(flags);
-  if (flags.algorithm) collective::parse_algorithm(*flags.algorithm);
+  if (flags.algorithm && collective::parse_algorithm(*flags.algorithm) == Algorithm::engine)
+    throw BadInput("--algorithm engine: an MPI's or NCCL's own all-reduce has no plan to explain");
   if (flags.svg && !flags.algorithm)
     throw BadInput("--svg {}: say what to draw with --algorithm", *flags.svg);
   if (flags.svg && flags.world > kMostDrawn)

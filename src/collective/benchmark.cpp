@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "collective/benchmark_data.h"
-#include "collective/reduce.h"
+#include "collective/fold/fold.h"
 
 namespace lockstep::collective {
 namespace {

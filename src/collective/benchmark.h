@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "collective/communicator.h"
-#include "collective/request.h"
+#include "collective/plan/request.h"
 
 namespace lockstep::collective {
 

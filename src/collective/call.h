@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/element.h"
-#include "collective/request.h"
+#include "collective/plan/request.h"
 #include "transport/transport.h"
 
 namespace lockstep::collective {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "collective/reduce.h"
-#include "collective/two_level.h"
+#include "collective/fold/fold.h"
+#include "collective/plan/two_level.h"
 #include "transport/engine.h"
 
 namespace lockstep::collective {

@@ -14,8 +14,8 @@
 #include "base/element.h"
 #include "collective/call.h"
 #include "collective/lane.h"
+#include "collective/plan/request.h"
 #include "collective/program.h"
-#include "collective/request.h"
 #include "collective/shared_direct.h"
 #include "transport/transport.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collective/reduce.h"
+#include "collective/fold/fold.h"
 
 namespace lockstep::collective {
 namespace {

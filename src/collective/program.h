@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/element.h"
-#include "collective/plan.h"
+#include "collective/plan/plan.h"
 #include "transport/transport.h"
 
 namespace lockstep::collective {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collective/reduce.h"
+#include "collective/fold/fold.h"
 
 namespace lockstep::collective {
 namespace {

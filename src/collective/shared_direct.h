@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/element.h"
-#include "transport/shared_board.h"
+#include "transport/shm/shared_board.h"
 
 namespace lockstep::collective {
 

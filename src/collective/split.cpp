@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "collective/communicator.h"
-#include "collective/slice.h"
+#include "collective/plan/slice.h"
 
 namespace lockstep::collective {
 namespace {

@@ -6,9 +6,9 @@
 #include "lockstep/error.h"
 #include "transport/hybrid.h"
 #include "transport/mpi.h"
-#include "transport/shm.h"
-#include "transport/tcp.h"
-#include "transport/tcp_rendezvous.h"
+#include "transport/shm/shm.h"
+#include "transport/tcp/tcp.h"
+#include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::launch {
 namespace {
@@ -37,6 +37,14 @@ std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options) 
   return all;
 }
 
+void agree_on(const ConnectOptions& options, Rendezvous& all) {
+  Facts facts = {{"the transport", options.transport},
+                 {"the streams", fmt::format("{}", options.streams)},
+                 {"the seconds of silence", fmt::format("{}", options.silence_seconds)}};
+  facts.insert(facts.end(), options.facts.begin(), options.facts.end());
+  agree(facts, [&](const std::string& text) { return all.gather(text); });
+}
+
 }  // namespace
 
 const std::vector<std::string>& transport_names() {
@@ -54,6 +62,7 @@ void check_transport(const std::string& name) {
 std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options) {
   check_transport(options.transport);
   const std::unique_ptr<Rendezvous> all = meet(job, options);
+  agree_on(options, *all);
   const transport::ShmOptions shm{.silence_seconds = options.silence_seconds};
   const transport::TcpOptions tcp{.key = job.key,
                                   .streams = options.streams,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/agreement.h"
 #include "launch/job.h"
 #include "transport/transport.h"
 
@@ -20,10 +21,12 @@ struct ConnectOptions {
   int streams = 1;              ///< TCP connections for every pair of ranks
   double silence_seconds = 10;  ///< until a host that says nothing is lost
   double meeting_seconds = 60;  ///< for all workers to come
+  Facts facts = {};             ///< what all must hold alike, besides all of the above
 };
 
 /// Connects this worker with all others of its job. Throws BadInput for a transport that does not
-/// exist or does not fit the job; what `meet_over_tcp` and the transports throw.
+/// exist or does not fit the job; Mismatch where workers do not want the same; what `meet_over_tcp`
+/// and the transports throw.
 std::unique_ptr<transport::Transport> connect(const Job& job, const ConnectOptions& options);
 
 }  // namespace lockstep::launch

@@ -46,6 +46,16 @@ bool is_set(const char* name) {
   return std::getenv(name) != nullptr;
 }
 
+// Half of what torchrun sets is a slip of the hand: the worker would train alone.
+void refuse_half_a_job() {
+  const Launcher& torchrun = kLaunchers[0];
+  if (is_set(torchrun.rank) == is_set(torchrun.world)) return;
+  const bool has_rank = is_set(torchrun.rank);
+  throw BadInput("environment variable {} is set and {} is not: set both, or neither",
+                 has_rank ? torchrun.rank : torchrun.world,
+                 has_rank ? torchrun.world : torchrun.rank);
+}
+
 }  // namespace
 
 std::string first_host(const std::string& list) {
@@ -62,6 +72,7 @@ std::string first_host(const std::string& list) {
 
 std::optional<Job> job_from_environment() {
   constexpr int kMostRanks = 1 << 16;
+  refuse_half_a_job();
   for (const Launcher& launcher : kLaunchers) {
     if (!is_set(launcher.rank) || !is_set(launcher.world)) continue;
     Job job{.launcher = launcher.name};

@@ -19,7 +19,8 @@ struct Job {
 
 /// What the launcher left in the environment, in this order: torchrun's RANK, WORLD_SIZE, ...; Open
 /// MPI's OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; Slurm's SLURM_PROCID, SLURM_NTASKS, ... Nothing
-/// where there is no launcher. Throws BadInput for values that cannot be.
+/// where there is no launcher. Throws BadInput for values that cannot be, and where only one of
+/// RANK and WORLD_SIZE is there.
 ///
 /// The address of rank 0 is MASTER_ADDR and MASTER_PORT (29500 if not said), under Slurm the first
 /// host of the job. The key is LOCKSTEP_JOB_KEY.

@@ -48,6 +48,9 @@ void pin(int rank, int count, const std::vector<int>& processors) {
   } catch (const Error& error) {
     std::fputs(fmt::format("lockstep: {}\n", error.what()).c_str(), stderr);
     code = error.exit_code();
+  } catch (const std::bad_alloc&) {
+    std::fputs(fmt::format("lockstep: rank {}: out of memory; see ulimit -v\n", rank).c_str(),
+               stderr);
   } catch (const std::exception& error) {
     std::fputs(fmt::format("lockstep: rank {}: unexpected error: {}\n", rank, error.what()).c_str(),
                stderr);

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "collective/fold/fold.h"
 #include "collective/program.h"
-#include "collective/reduce.h"
 #include "sim/predict.h"
 #include "sim/simulate.h"
 #include "transport/host.h"

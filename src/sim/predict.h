@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collective/all_reduce.h"
+#include "collective/plan/all_reduce.h"
 #include "sim/network.h"
 
 namespace lockstep::sim {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collective/plan.h"
+#include "collective/plan/plan.h"
 #include "sim/network.h"
 
 namespace lockstep::sim {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "transport/rendezvous.h"
-#include "transport/shm.h"
+#include "transport/shm/shm.h"
 #include "transport/transport.h"
 
 namespace lockstep::transport {

@@ -6,8 +6,8 @@
 #include <set>
 #include <sstream>
 
-#include "collective/all_reduce.h"
-#include "collective/request.h"
+#include "collective/plan/all_reduce.h"
+#include "collective/plan/request.h"
 #include "lockstep_command.h"
 
 namespace lockstep {

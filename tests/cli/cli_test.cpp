@@ -188,9 +188,11 @@ TEST(Explain, RefusesNetworksThatCannotBe) {
   EXPECT_TRUE(refused({"--topology", "rnig"}, "did you mean 'ring'?"));
   EXPECT_TRUE(refused({"--topology", "two_level"}, "--workers-per-host"));
   EXPECT_TRUE(refused({"--workers-per-host", "4"}, "expected --topology two_level"));
-  EXPECT_TRUE(refused({"--overhead", "-1"}, "--overhead -1: expected at least 0 us"));
-  EXPECT_TRUE(refused({"--reduce-speed", "0"}, "expected more than 0 GB/s"));
-  EXPECT_TRUE(refused({"--bandwidth", "0"}, "more than 0 Gbit/s"));
+  EXPECT_TRUE(refused({"--overhead", "-1"}, "--overhead -1: expected 0 to 1e+09 us"));
+  EXPECT_TRUE(refused({"--reduce-speed", "0"}, "expected 1e-06 to 1e+06 GB/s"));
+  EXPECT_TRUE(refused({"--bandwidth", "0"}, "1e-06 to 1e+06 Gbit/s"));
+  EXPECT_TRUE(refused({"--latency", "1e300"}, "--latency 1e+300: expected 0 to 1e+09 us"));
+  EXPECT_TRUE(refused({"--algorithm", "engine"}, "has no plan to explain"));
 }
 
 TEST(Explain, SketchesTheRoundsOfAnAlgorithm) {

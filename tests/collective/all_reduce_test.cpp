@@ -1,10 +1,10 @@
-#include "collective/all_reduce.h"
+#include "collective/plan/all_reduce.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "collective/rank_tree.h"
+#include "collective/plan/rank_tree.h"
 #include "collective/symbolic.h"
 #include "expect_error.h"
 
@@ -132,12 +132,6 @@ TEST(LeanAllReduce, SendsNoMoreThanTheLowerBound) {
 TEST(OneToAll, NeedsNoMoreSlotsThanABinaryCounterHasDigits) {
   for (const int world : worlds())
     EXPECT_LE(all_reduce(Algorithm::one_to_all, world, 1).slots, 1 + std::max(1, depth(world)));
-}
-
-TEST(UsedRanges, OfScratchAreNoLongerThanWhatArrivesThere) {
-  const Plan plan = all_reduce(Algorithm::direct, 4, 1000);
-  EXPECT_EQ(used_ranges(plan, 1),
-            (std::vector<Range>{{0, 1000}, {250, 500}, {250, 500}, {250, 500}}));
 }
 
 TEST(AllReduceNames, AreSuggestedWhenMistyped) {

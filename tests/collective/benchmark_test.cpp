@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "collective/benchmark_data.h"
-#include "collective/reduce.h"
-#include "collective/slice.h"
+#include "collective/fold/fold.h"
+#include "collective/plan/slice.h"
 #include "communicators.h"
 
 namespace lockstep::collective {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "collective/benchmark_data.h"
-#include "collective/slice.h"
+#include "collective/plan/slice.h"
 #include "communicators.h"
 #include "expect_error.h"
 #include "random_shards.h"

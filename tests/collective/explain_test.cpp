@@ -1,4 +1,4 @@
-#include "collective/explain.h"
+#include "collective/plan/explain.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collective/communicator.h"
-#include "collective/order.h"
+#include "collective/plan/order.h"
 
 namespace lockstep::collective {
 

@@ -1,12 +1,12 @@
-#include "collective/request.h"
+#include "collective/plan/request.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "collective/slice.h"
+#include "collective/plan/slice.h"
+#include "collective/plan/tree.h"
 #include "collective/symbolic.h"
-#include "collective/tree.h"
 #include "expect_error.h"
 
 namespace lockstep::collective {

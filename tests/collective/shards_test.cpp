@@ -1,10 +1,10 @@
-#include "collective/shards.h"
+#include "collective/plan/shards.h"
 
 #include <gtest/gtest.h>
 
-#include "collective/order.h"
-#include "collective/rank_tree.h"
-#include "collective/start.h"
+#include "collective/plan/order.h"
+#include "collective/plan/rank_tree.h"
+#include "collective/plan/start.h"
 #include "expect_error.h"
 
 namespace lockstep::collective {

@@ -1,10 +1,10 @@
-#include "collective/sketch.h"
+#include "collective/plan/sketch.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "collective/all_reduce.h"
+#include "collective/plan/all_reduce.h"
 
 namespace lockstep::collective {
 namespace {

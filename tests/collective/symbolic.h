@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "collective/order.h"
-#include "collective/plan.h"
-#include "collective/shards.h"
+#include "collective/plan/order.h"
+#include "collective/plan/plan.h"
+#include "collective/plan/shards.h"
 
 namespace lockstep::collective {
 

@@ -1,4 +1,4 @@
-#include "collective/two_level.h"
+#include "collective/plan/two_level.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "transport/wire.h"
+#include "transport/tcp/wire.h"
 
 namespace lockstep::transport {
 namespace {

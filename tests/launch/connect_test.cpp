@@ -33,6 +33,25 @@ TEST(Connect, ConnectsTheWorkersOfAJobByAnyTransportThatNeedsNoLauncher) {
   }
 }
 
+TEST(Connect, NamesWhatWorkersDoNotWantAlike) {
+  const auto connect_two = [](const ConnectOptions& first, const ConnectOptions& second) {
+    const auto port = static_cast<uint16_t>(free_port());
+    return transport::play(2, [&](int rank) {
+      connect({.rank = rank, .world = 2, .master_port = port, .key = "a key"},
+              rank == 0 ? first : second);
+    });
+  };
+  const auto expect_both = [](const std::vector<std::exception_ptr>& thrown, const char* expected) {
+    for (const std::exception_ptr& error : thrown)
+      EXPECT_EQ(message_of<Mismatch>([&] { transport::rethrow(error); }), expected);
+  };
+  expect_both(connect_two({.transport = "tcp"}, {.transport = "shm"}),
+              "ranks disagree on the transport: rank 0 has tcp, rank 1 has shm");
+  expect_both(connect_two({.transport = "tcp", .facts = {{"the batch", "64"}}},
+                          {.transport = "tcp", .facts = {{"the batch", "32"}}}),
+              "ranks disagree on the batch: rank 0 has 64, rank 1 has 32");
+}
+
 TEST(Connect, SaysWhichWorkersDidNotCome) {
   const auto port = static_cast<uint16_t>(free_port());
   const std::string message = message_of<Timeout>([&] {

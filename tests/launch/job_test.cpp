@@ -43,9 +43,9 @@ TEST(Job, IsNoneWithoutALauncher) {
   EXPECT_FALSE(job_in({{"MASTER_ADDR", "node1"}, {"LOCKSTEP_JOB_KEY", "k"}}));
 }
 
-TEST(Job, IsNoneWhereALauncherSaysHalfOfIt) {
-  EXPECT_FALSE(job_in({{"RANK", "0"}}));
-  EXPECT_FALSE(job_in({{"WORLD_SIZE", "2"}}));
+TEST(Job, IsRefusedWhereHalfOfItIsSaid) {
+  expect_bad_input([] { job_in({{"RANK", "0"}}); }, {"RANK is set", "WORLD_SIZE is not"});
+  expect_bad_input([] { job_in({{"WORLD_SIZE", "2"}}); }, {"WORLD_SIZE is set", "RANK is not"});
 }
 
 TEST(Job, IsReadFromTorchrunsVariables) {

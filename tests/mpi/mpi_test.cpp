@@ -11,10 +11,10 @@
 #include <string>
 
 #include "collective/communicator.h"
-#include "collective/reduce.h"
+#include "collective/fold/fold.h"
 #include "expect_error.h"
 #include "transport/engine.h"
-#include "transport/shm.h"
+#include "transport/shm/shm.h"
 
 namespace lockstep::transport {
 namespace {

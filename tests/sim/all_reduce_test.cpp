@@ -1,6 +1,6 @@
 // All-reduce plans against the closed forms of their costs. `size` is what a bucket takes on a
 // link, in seconds.
-#include "collective/all_reduce.h"
+#include "collective/plan/all_reduce.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "collective/all_reduce.h"
-#include "collective/send_receive.h"
+#include "collective/plan/all_reduce.h"
+#include "collective/plan/send_receive.h"
 #include "expect_error.h"
 #include "sim/simulate.h"
 

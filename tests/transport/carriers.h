@@ -4,8 +4,8 @@
 #include <string>
 
 #include "transport/hybrid.h"
-#include "transport/shm.h"
-#include "transport/tcp.h"
+#include "transport/shm/shm.h"
+#include "transport/tcp/tcp.h"
 
 namespace lockstep::transport {
 

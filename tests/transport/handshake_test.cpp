@@ -1,8 +1,8 @@
-#include "transport/handshake.h"
+#include "transport/tcp/handshake.h"
 
 #include <gtest/gtest.h>
 
-#include "transport/socket.h"
+#include "transport/tcp/socket.h"
 
 namespace lockstep::transport {
 namespace {

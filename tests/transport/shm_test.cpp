@@ -1,4 +1,4 @@
-#include "transport/shm.h"
+#include "transport/shm/shm.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "ranks.h"
-#include "transport/shared_board.h"
-#include "transport/shared_segment.h"
-#include "transport/shared_wait.h"
+#include "transport/shm/shared_board.h"
+#include "transport/shm/shared_segment.h"
+#include "transport/shm/shared_wait.h"
 
 namespace lockstep::transport {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "expect_error.h"
 #include "transport/child_process.h"
+#include "transport/tcp/wire.h"
 #include "transport/tcp_worlds.h"
-#include "transport/wire.h"
 
 // What comes to a job's ports from people and programs that are no part of it.
 namespace lockstep::transport {

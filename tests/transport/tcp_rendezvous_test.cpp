@@ -1,4 +1,4 @@
-#include "transport/tcp_rendezvous.h"
+#include "transport/tcp/tcp_rendezvous.h"
 
 #include "expect_error.h"
 #include "transport/child_process.h"
@@ -122,7 +122,9 @@ TEST(TcpRendezvous, WhoComesWithATakenRankAfterAllHaveMetIsRefusedAlone) {
     meetings[static_cast<size_t>(rank)] = meet_over_tcp(meeting_of(rank, 2, port));
   }));
   expect_nothing(play(2, [&](int rank) {
-    if (rank == 1) EXPECT_THROW(meet_over_tcp(meeting_of(1, 2, port)), Mismatch);
+    if (rank == 1) {
+      EXPECT_THROW(meet_over_tcp(meeting_of(1, 2, port)), Mismatch);
+    }
     EXPECT_EQ(meetings[static_cast<size_t>(rank)]->gather("here").size(), 2U);
   }));
 }

@@ -1,4 +1,4 @@
-#include "transport/tcp.h"
+#include "transport/tcp/tcp.h"
 
 #include <cstring>
 #include <numeric>

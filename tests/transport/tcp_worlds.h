@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "transport/socket.h"
-#include "transport/tcp.h"
-#include "transport/tcp_rendezvous.h"
+#include "transport/tcp/socket.h"
+#include "transport/tcp/tcp.h"
+#include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::transport {
 

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/element.h"
+#include "collective/fold/kernels.h"
+#include "transport/transport.h"
+
+namespace lockstep::collective {
+
+/// The function that folds elements of a type: into = into (+, min, max) from. A mean adds here and
+/// divides by `divider` at the end. f16 and bf16 are added in float and rounded to nearest even at
+/// every addition, so that what comes out depends on the tree alone. min and max of a NaN is NaN.
+transport::Combine combiner(Type type, Operation operation,
+                            Instructions instructions = Instructions::best);
+
+/// data[i] = data[i] / n, for means: a division (of integers: towards zero), not a product with
+/// 1/n.
+using Divide = void (*)(std::byte* data, size_t bytes, int64_t n);
+Divide divider(Type type, Instructions instructions = Instructions::best);
+
+/// Folds many vectors along the canonical tree over shards (collective/plan/order.h), in blocks
+/// that stay in the cache, and writes the result to all of `results`, which may be among `terms`.
+/// Term i is the sum of `widths[i]` shards that are one node of that tree; no widths: one shard
+/// each. `divide_by` 1 divides by nothing.
+struct TreeFold {
+  std::span<const std::byte* const> terms;
+  std::span<const int64_t> widths;
+  std::span<std::byte* const> results;
+  size_t bytes;
+  Type type;
+  Operation operation;
+  int64_t divide_by = 1;
+  Instructions instructions = Instructions::best;
+};
+void fold_tree(const TreeFold& fold);
+
+}  // namespace lockstep::collective

@@ -1,0 +1,99 @@
+// What two to four workers of a host do all day: each sums its slice of everyone's bucket and
+// writes the sum back to everyone. One pass, a few cache lines of each vector at a time, so that
+// every line comes from memory once and goes back once. The processor sees the streams by itself:
+// fetching ahead in software was tried at 512 bytes to 8 KiB and cost 10 to 40 %.
+#include <immintrin.h>
+
+#include "collective/fold/kernels.h"
+
+namespace lockstep::collective {
+namespace {
+
+constexpr size_t kLane = 8;
+constexpr size_t kStep = 4 * kLane;
+
+// Into a reference: a wide register as a return value is a matter of calling conventions.
+template <size_t n, typename Value>
+[[gnu::always_inline]] inline void add_all(const Value (&x)[n], Value& sum) {
+  if constexpr (n == 2) sum = x[0] + x[1];
+  if constexpr (n == 3) sum = x[0] + x[1] + x[2];
+  if constexpr (n == 4) sum = (x[0] + x[1]) + (x[2] + x[3]);
+}
+
+template <size_t n>
+struct Vectors {
+  Vectors(const std::byte* const* terms, std::byte* const* results) {
+    for (size_t k = 0; k < n; ++k) {
+      from[k] = reinterpret_cast<const float*>(terms[k]);
+      to[k] = reinterpret_cast<float*>(results[k]);
+    }
+  }
+
+  const float* from[n];
+  float* to[n];
+};
+
+template <size_t n>
+[[gnu::always_inline]] inline void sum_one_by_one(const Vectors<n>& vectors, size_t begin,
+                                                  size_t end, int64_t divide_by) {
+#pragma GCC ivdep
+  for (size_t i = begin; i < end; ++i) {
+    float x[n];
+    for (size_t k = 0; k < n; ++k) x[k] = vectors.from[k][i];
+    float sum;
+    add_all(x, sum);
+    if (divide_by != 1) sum /= static_cast<float>(divide_by);
+    for (size_t k = 0; k < n; ++k) vectors.to[k][i] = sum;
+  }
+}
+
+template <size_t n>
+void sum_portable(const std::byte* const* terms, std::byte* const* results, size_t bytes,
+                  int64_t divide_by) {
+  sum_one_by_one(Vectors<n>(terms, results), 0, bytes / sizeof(float), divide_by);
+}
+
+template <size_t n>
+[[gnu::target("avx2")]] void sum_avx2(const std::byte* const* terms, std::byte* const* results,
+                                      size_t bytes, int64_t divide_by) {
+  const Vectors<n> vectors(terms, results);
+  const size_t count = bytes / sizeof(float);
+  const __m256 by = _mm256_set1_ps(static_cast<float>(divide_by));
+  size_t i = 0;
+  for (; i + kStep <= count; i += kStep) {
+    __m256 sums[kStep / kLane];
+    for (size_t lane = 0; lane < kStep / kLane; ++lane) {
+      __m256 x[n];
+      for (size_t k = 0; k < n; ++k) x[k] = _mm256_loadu_ps(vectors.from[k] + i + lane * kLane);
+      add_all(x, sums[lane]);
+      if (divide_by != 1) sums[lane] = _mm256_div_ps(sums[lane], by);
+    }
+    for (size_t k = 0; k < n; ++k)
+      for (size_t lane = 0; lane < kStep / kLane; ++lane)
+        _mm256_storeu_ps(vectors.to[k] + i + lane * kLane, sums[lane]);
+  }
+  sum_one_by_one(vectors, i, count, divide_by);
+}
+
+template <size_t n>
+SumToAll choose(Instructions instructions) {
+  const bool wide = instructions == Instructions::best && __builtin_cpu_supports("avx2");
+  return wide ? &sum_avx2<n> : &sum_portable<n>;
+}
+
+}  // namespace
+
+SumToAll sum_f32_to_all(size_t n, Instructions instructions) {
+  switch (n) {
+    case 2:
+      return choose<2>(instructions);
+    case 3:
+      return choose<3>(instructions);
+    case 4:
+      return choose<4>(instructions);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace lockstep::collective

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <memory>
+
+#include "collective/plan/start.h"
+
+namespace lockstep::collective {
+
+/// See all_reduce.h.
+Plan halving_doubling(const std::shared_ptr<const Start>& start);
+
+}  // namespace lockstep::collective

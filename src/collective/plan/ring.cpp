@@ -1,0 +1,53 @@
+// All-reduce round a ring, in 2 (n-1) rounds of 1/n of the bucket.
+//
+// Every rank sends to the next. Slices travel once round the ring, each growing by one rank's
+// contribution at every stop: slice s starts at rank s and is complete at rank s-1, so every slice
+// is added in an order of its own, and that depends on the world size. Then the complete slices
+// travel once more.
+#include "collective/plan/ring.h"
+
+#include <vector>
+
+#include "collective/plan/slice.h"
+
+namespace lockstep::collective {
+namespace {
+
+Plan fold_own(const std::vector<int>& terms, int64_t count, int most) {
+  const auto round = [=](int rank, int) {
+    Round result;
+    for (Slot slot = 1; slot < terms[static_cast<size_t>(rank)]; ++slot)
+      result.fold(kBucket, slot, {0, count});
+    return result;
+  };
+  return {static_cast<int>(terms.size()), count, most > 1 ? 1 : 0, most, round};
+}
+
+}  // namespace
+
+Plan ring(const Shards& shards, int64_t count) {
+  const int world = shards.world();
+  std::vector<int> terms;
+  for (int rank = 0; rank < world; ++rank)
+    terms.push_back(static_cast<int>(shards.terms_of(rank).size()));
+  const auto round = [=](int rank, int index) {
+    Round result;
+    const bool adding = index < world - 1;
+    const int right = (rank + 1) % world;
+    const int left = (rank + world - 1) % world;
+    const int step = adding ? index : index - world;
+    const auto slice_of = [&](int sender) {
+      return slice(count, world, ((sender - step) % world + world) % world);
+    };
+    const Slot scratch = terms[static_cast<size_t>(rank)];
+    result.send(right, kBucket, slice_of(rank));
+    result.receive(left, adding ? scratch : kBucket, slice_of(left));
+    if (adding) result.fold(kBucket, scratch, slice_of(left));
+    if (index == world - 2) result.finish(slice_of(left));
+    return result;
+  };
+  const int most = shards.most_terms();
+  return sequence(fold_own(terms, count, most), {world, count, 2 * (world - 1), most + 1, round});
+}
+
+}  // namespace lockstep::collective

@@ -1,0 +1,156 @@
+#include "transport/shm/shared_wait.h"
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+namespace lockstep::transport {
+namespace {
+
+constexpr double kCheckSeconds = 0.1;
+
+void futex_wait(std::atomic<uint32_t>& word, uint32_t value, double seconds) {
+  const auto nanoseconds = static_cast<long>(seconds * 1e9);
+  const timespec time{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
+}
+
+void futex_wake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool has_ended(int process) {
+  pollfd poll_it{process, POLLIN, 0};
+  return process >= 0 && poll(&poll_it, 1, 0) == 1;
+}
+
+}  // namespace
+
+SharedWait::SharedWait(std::shared_ptr<SharedSegment> segment, double silence_seconds)
+    : segment_(std::move(segment)),
+      silence_seconds_(silence_seconds),
+      heard_(static_cast<size_t>(segment_->world())),
+      last_check_(Deadline::Clock::now()) {
+  for (const Peer& peer : segment_->peers()) {
+    const bool here = peer.pid == getpid();
+    processes_.push_back(here ? -1 : static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  }
+  heart_ = std::thread([this] { beat(); });
+}
+
+SharedWait::~SharedWait() {
+  segment_->pulse(segment_->rank()).left.store(1);
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stop_.notify_all();
+  heart_.join();
+  for (const int process : processes_)
+    if (process >= 0) close(process);
+}
+
+void SharedWait::beat() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    segment_->pulse(segment_->rank()).beats.fetch_add(1);
+    stop_.wait_for(lock, std::chrono::duration<double>(std::min(0.25, silence_seconds_ / 8)));
+  }
+}
+
+void SharedWait::ring(int rank) const {
+  Bell& bell = segment_->bell(rank);
+  bell.rings.fetch_add(1);
+  futex_wake(bell.rings);
+}
+
+void SharedWait::sleep_until(const std::function<bool()>& ready,
+                             const std::function<bool(int)>& late, Deadline deadline) {
+  Bell& bell = segment_->bell(segment_->rank());
+  while (!ready()) {
+    check(late, deadline);
+    const uint32_t rings = bell.rings.load();
+    bell.sleeping.store(1);
+    if (!ready()) futex_wait(bell.rings, rings, std::min(kCheckSeconds, deadline.left()));
+    bell.sleeping.store(0);
+  }
+}
+
+void SharedWait::check(const std::function<bool(int)>& late, Deadline deadline) {
+  check_last_words();
+  check_processes(late);
+  check_silence();
+  if (!deadline.passed()) return;
+  std::vector<int> missing;
+  std::vector<std::string> names;
+  for (int rank = 0; rank < segment_->world(); ++rank)
+    if (rank != segment_->rank() && late(rank)) {
+      missing.push_back(segment_->peer(rank).rank);
+      names.push_back(segment_->peer(rank).text());
+    }
+  throw Timeout(missing,
+                fmt::format("rank {} waited in vain for {}", segment_->peer(segment_->rank()).rank,
+                            fmt::join(names, ", ")));
+}
+
+void SharedWait::check_last_words() const {
+  const LastWords& words = segment_->last_words();
+  if (words.state.load() != 2) return;
+  throw PeerLost(words.rank, std::string(words.text, strnlen(words.text, sizeof words.text)));
+}
+
+void SharedWait::check_processes(const std::function<bool(int)>& late) {
+  for (int rank = 0; rank < segment_->world(); ++rank) {
+    const bool left = segment_->pulse(rank).left.load() != 0;
+    if (left && late(rank)) lose(rank, "ended while others still expected it");
+    if (!left && has_ended(processes_[static_cast<size_t>(rank)])) lose(rank, "died");
+  }
+}
+
+// Only time in which this process was awake counts: who was stopped itself has heard nobody.
+void SharedWait::check_silence() {
+  const auto now = Deadline::Clock::now();
+  const double passed = std::chrono::duration<double>(now - last_check_).count();
+  last_check_ = now;
+  for (int rank = 0; rank < segment_->world(); ++rank) {
+    const Pulse& pulse = segment_->pulse(rank);
+    Heard& heard = heard_[static_cast<size_t>(rank)];
+    const uint64_t beats = pulse.beats.load();
+    const bool alive = std::exchange(heard.beats, beats) != beats;
+    heard.silent = alive ? 0 : heard.silent + std::min(passed, 2 * kCheckSeconds);
+    if (rank != segment_->rank() && heard.silent > silence_seconds_ && pulse.left.load() == 0)
+      lose(rank, fmt::format("has been silent for {:.1f} s: stopped, or its machine hangs",
+                             heard.silent));
+  }
+}
+
+void SharedWait::lose(int rank, const std::string& how) const {
+  const Peer& lost = segment_->peer(rank);
+  const std::string why = fmt::format("{} {}", lost.text(), how);
+  give_up(lost.rank, why);
+  // Who is writing writes a line, unless it is stopped or dies while it does.
+  const Deadline deadline = Deadline::in(kCheckSeconds);
+  while (segment_->last_words().state.load() != 2 && !deadline.passed()) sched_yield();
+  check_last_words();
+  throw PeerLost(lost.rank, why);
+}
+
+void SharedWait::give_up(int culprit, const std::string& why) const noexcept {
+  LastWords& words = segment_->last_words();
+  uint32_t nobody = 0;
+  if (!words.state.compare_exchange_strong(nobody, 1)) return;
+  words.rank = culprit;
+  const size_t length = std::min(why.size(), sizeof words.text - 1);
+  std::memcpy(words.text, why.data(), length);
+  words.text[length] = '\0';
+  words.state.store(2);
+  for (int other = 0; other < segment_->world(); ++other) ring(other);
+}
+
+}  // namespace lockstep::transport

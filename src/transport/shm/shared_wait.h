@@ -1,0 +1,92 @@
+#pragma once
+
+#include <sched.h>
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.h"
+#include "transport/shm/shared_segment.h"
+
+namespace lockstep::transport {
+
+/// Waits for what other ranks do in shared memory, and notices when they cannot do it any more.
+///
+/// A wait spins first, since the others answer within a microsecond when all is well and each has a
+/// processor; then it lets others run; then it sleeps until its bell rings, and looks ten times a
+/// second whether the others are alive. Whoever first learns that a rank is lost writes it down for
+/// all, so that all name the same one.
+class SharedWait {
+ public:
+  SharedWait(std::shared_ptr<SharedSegment> segment, double silence_seconds);
+  ~SharedWait();
+  SharedWait(const SharedWait&) = delete;
+  SharedWait& operator=(const SharedWait&) = delete;
+
+  /// Returns when `ready()`. `late(rank)` says whether the wait is for that rank. Throws PeerLost,
+  /// Timeout.
+  template <typename Ready, typename Late>
+  void until(const Ready& ready, const Late& late, Deadline deadline) {
+    if (!spin(ready)) sleep_until(ready, late, deadline);
+  }
+
+  /// After something that `rank` may wait for was stored, sequentially consistent.
+  void wake(int rank) const {
+    if (segment_->bell(rank).sleeping.load() != 0) ring(rank);
+  }
+
+  /// Leaves last words that name a rank of the job; the first ones stay.
+  void give_up(int culprit, const std::string& why) const noexcept;
+
+ private:
+  static constexpr int kSpins = 4000;
+  static constexpr int kSpinsWhenCrowded = 20;
+  static constexpr int kYields = 200;
+
+  template <typename Ready>
+  bool spin(const Ready& ready) const {
+    const int spins = segment_->crowded() ? kSpinsWhenCrowded : kSpins;
+    for (int i = 0; i < spins; ++i) {
+      if (ready()) return true;
+      __builtin_ia32_pause();
+    }
+    for (int i = 0; i < kYields; ++i) {
+      if (ready()) return true;
+      sched_yield();
+    }
+    return false;
+  }
+
+  void sleep_until(const std::function<bool()>& ready, const std::function<bool(int)>& late,
+                   Deadline deadline);
+  void check(const std::function<bool(int)>& late, Deadline deadline);
+  void check_last_words() const;
+  void check_processes(const std::function<bool(int)>& late);
+  void check_silence();
+  [[noreturn]] void lose(int rank, const std::string& how) const;
+  void ring(int rank) const;
+  void beat();
+
+  const std::shared_ptr<SharedSegment> segment_;
+  const double silence_seconds_;
+  std::vector<int> processes_;  ///< a descriptor per rank that tells when it ends; -1: this process
+
+  // Of the one thread that waits.
+  struct Heard {
+    uint64_t beats = 0;
+    double silent = 0;
+  };
+  std::vector<Heard> heard_;
+  Deadline::Clock::time_point last_check_;
+
+  std::mutex mutex_;
+  std::condition_variable stop_;
+  bool stopping_ = false;  ///< guarded by mutex_
+  std::thread heart_;
+};
+
+}  // namespace lockstep::transport

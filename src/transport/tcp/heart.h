@@ -1,0 +1,96 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transport/tcp/socket.h"
+#include "transport/tcp/wire.h"
+#include "transport/transport.h"
+
+namespace lockstep::transport {
+
+/// Knows who is alive. A thread of its own sends heartbeats over the control connections and hears
+/// the others'; a connection that closes without a goodbye, a silence, or a peer's word that it
+/// gives up is a loss, and the first loss is the one that everyone is told.
+class Heart {
+ public:
+  Heart(int rank, const std::vector<Peer>& peers, std::vector<Descriptor> controls,
+        double silence_seconds);
+  /// Says goodbye, so that to finish first is no loss.
+  ~Heart();
+  Heart(const Heart&) = delete;
+  Heart& operator=(const Heart&) = delete;
+
+  /// Readable from the first loss on.
+  int alarm() const { return alarm_.get(); }
+  bool troubled() const { return troubled_.load(std::memory_order_acquire); }
+  /// Throws PeerLost with the first loss.
+  [[noreturn]] void raise_loss();
+
+  /// Throws PeerLost when this peer has said goodbye.
+  void check_present(int peer);
+
+  /// A data connection with `peer` broke: throws PeerLost with what the control connections say
+  /// about it, for which it waits a moment.
+  [[noreturn]] void raise_broken(int peer);
+
+  /// Tells all others that this rank gives up because of `culprit`, a rank of the job.
+  void give_up(const std::string& why, int culprit);
+
+ private:
+  struct Line {
+    int peer;
+    Descriptor socket;
+    std::string arrived = {};
+    double silent = 0;
+    bool open = true;
+  };
+  struct Notice {
+    int culprit;
+    std::string text;
+  };
+
+  void run();
+  void listen_once(double seconds);
+  void hear(Line& line, std::vector<Notice>& notices);
+  void parse(Line& line, std::vector<Notice>& notices);
+  void count_silence(double seconds);
+  void send_to_all(const std::string& frame);
+  void lose(int peer, const std::string& how);
+  void record(int rank, const std::string& message);
+  const Peer& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
+  std::string finished(int rank) const;
+
+  // Constant after construction.
+  const int rank_;
+  const std::vector<Peer> peers_;
+  const double silence_seconds_;
+  const double beat_seconds_;
+  Descriptor alarm_;
+  Descriptor stop_;
+
+  // The thread's own, but for the sockets.
+  std::vector<Line> lines_;
+
+  std::atomic<bool> troubled_ = false;
+
+  // Frames of several threads must not mix: guards sending over the sockets.
+  std::mutex sending_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Protected by mutex_.
+  std::optional<PeerLost> loss_;
+  int culprit_ = 0;  ///< of the loss, by its rank in this group
+  std::vector<bool> left_;
+  bool gave_up_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace lockstep::transport

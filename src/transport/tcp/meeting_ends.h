@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+
+#include "transport/tcp/tcp_rendezvous.h"
+
+namespace lockstep::transport {
+
+// The ends of a rendezvous over tcp: rank 0's, the others', and that of a world of one.
+std::unique_ptr<Rendezvous> host_meeting(const Meeting& meeting);
+std::unique_ptr<Rendezvous> join_meeting(const Meeting& meeting);
+std::unique_ptr<Rendezvous> meet_alone();
+
+/// As the error its kind stands for.
+[[noreturn]] void raise(const Failure& failure);
+
+uint32_t milliseconds(double seconds);
+void check_text(int rank, const std::string& text);
+
+}  // namespace lockstep::transport

@@ -1,0 +1,136 @@
+#include "transport/tcp/tcp_stream.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace lockstep::transport {
+namespace {
+
+constexpr size_t kPiece = size_t{256} << 10;
+constexpr size_t kBlock = 64;
+
+std::string text(const Label& label, size_t bytes) {
+  return fmt::format("{} bytes labelled [{}]", bytes, fmt::join(label.words, " "));
+}
+
+bool would_block() {
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS;
+}
+
+// Header and payload in one call, either of which may be done already.
+class Pieces {
+ public:
+  void add(const std::byte* at, size_t bytes) {
+    if (bytes > 0) pieces_[count_++] = {const_cast<std::byte*>(at), bytes};
+  }
+  msghdr* get() {
+    message_.msg_iov = pieces_.data();
+    message_.msg_iovlen = count_;
+    return &message_;
+  }
+
+ private:
+  std::array<iovec, 2> pieces_;
+  size_t count_ = 0;
+  msghdr message_ = {};
+};
+
+}  // namespace
+
+void TcpStream::clear() {
+  sending_.clear();
+  receiving_.clear();
+  next_sending_ = 0;
+  next_receiving_ = 0;
+}
+
+void TcpStream::add(const Sending& message) {
+  sending_.push_back({encode(message.header), message.from, message.bytes});
+}
+
+TcpStream::Outcome TcpStream::send() {
+  Out& out = sending_[next_sending_];
+  const size_t of_header = std::min(out.moved, kMessageHeaderBytes);
+  const size_t of_payload = out.moved - of_header;
+  Pieces pieces;
+  pieces.add(out.header.data() + of_header, kMessageHeaderBytes - of_header);
+  pieces.add(out.from + of_payload, std::min(out.bytes - of_payload, kPiece));
+  const ssize_t sent = sendmsg(socket_.get(), pieces.get(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0) return would_block() ? Outcome::nothing : Outcome::broken;
+  out.moved += static_cast<size_t>(sent);
+  if (out.moved == kMessageHeaderBytes + out.bytes) ++next_sending_;
+  return Outcome::moved;
+}
+
+TcpStream::Outcome TcpStream::receive(std::span<std::byte> staging) {
+  In& in = receiving_[next_receiving_];
+  const size_t before = in.moved;
+  const size_t payload = before - std::min(before, kMessageHeaderBytes);
+  const size_t left = in.message.bytes - payload;
+  if (in.message.combine == nullptr) {
+    const Outcome outcome = receive_into(in, {in.message.into + payload, left});
+    if (in.moved == kMessageHeaderBytes + in.message.bytes) ++next_receiving_;
+    return outcome;
+  }
+  if (in.carried > 0) std::memcpy(staging.data(), carry_.data(), in.carried);
+  const Outcome outcome =
+      receive_into(in, staging.subspan(in.carried, std::min(staging.size() - in.carried, left)));
+  const size_t now = in.moved - std::min(in.moved, kMessageHeaderBytes);
+  if (now > payload) combine(in, staging, now - payload);
+  if (in.moved == kMessageHeaderBytes + in.message.bytes) ++next_receiving_;
+  return outcome;
+}
+
+TcpStream::Outcome TcpStream::receive_into(In& in, std::span<std::byte> window) {
+  const size_t of_header = std::min(in.moved, kMessageHeaderBytes);
+  Pieces pieces;
+  pieces.add(header_.data() + of_header, kMessageHeaderBytes - of_header);
+  pieces.add(window.data(), window.size());
+  const ssize_t received = recvmsg(socket_.get(), pieces.get(), MSG_DONTWAIT);
+  if (received < 0) return would_block() ? Outcome::nothing : Outcome::broken;
+  if (received == 0) return Outcome::broken;
+  in.moved += static_cast<size_t>(received);
+  if (of_header < kMessageHeaderBytes && in.moved >= kMessageHeaderBytes) check(in);
+  return Outcome::moved;
+}
+
+// `staging` holds what was carried and then what `arrived`: whole blocks are combined while they
+// are in the cache, and what is left over is carried on.
+void TcpStream::combine(In& in, std::span<std::byte> staging, size_t arrived) {
+  const size_t end = in.moved - kMessageHeaderBytes;
+  const size_t begin = end - arrived - in.carried;
+  const size_t held = in.carried + arrived;
+  const size_t whole = end == in.message.bytes ? held : held / kBlock * kBlock;
+  if (whole > 0) in.message.combine(in.message.into + begin, staging.data(), whole);
+  in.carried = held - whole;
+  if (in.carried > 0) std::memcpy(carry_.data(), staging.data() + whole, in.carried);
+}
+
+void TcpStream::check(const In& in) const {
+  const std::optional<MessageHeader> theirs = parse_message_header(header_);
+  if (!theirs)
+    throw Error(
+        fmt::format("{} sent what is no message; see whether its memory or the network is "
+                    "damaged",
+                    peer_->text()));
+  const MessageHeader& expected = in.message.header;
+  if (theirs->label == expected.label && theirs->bytes == expected.bytes &&
+      theirs->part == expected.part)
+    return;
+  throw Disagreement(
+      rank_, theirs->label, theirs->bytes,
+      fmt::format("{} sent {}, but {} were expected: the ranks do not do the same", peer_->text(),
+                  text(theirs->label, theirs->bytes), text(expected.label, expected.bytes)));
+}
+
+pollfd TcpStream::waits_for() const {
+  return {.fd = socket_.get(),
+          .events = static_cast<short>((sends() ? POLLOUT : 0) | (receives() ? POLLIN : 0))};
+}
+
+}  // namespace lockstep::transport
