@@ -16,6 +16,8 @@ class Deadline {
                         std::chrono::duration<double>(std::clamp(seconds, 0.0, kForever))));
   }
 
+  static Deadline never() { return in(kForever); }
+
   bool passed() const { return Clock::now() >= at_; }
 
   /// Seconds left, at least 0.

@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/operation.h"
+
 namespace lockstep {
 
 enum class Type { f32, f64, f16, bf16, i32, i64 };
-enum class Operation { sum, mean, min, max };
 
 size_t bytes_of(Type type);
 

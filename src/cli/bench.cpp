@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "collective/benchmark.h"
 #include "launch/connect.h"
+#include "launch/group.h"
 #include "launch/job.h"
 #include "launch/workers.h"
 #include "lockstep/error.h"
@@ -53,12 +54,6 @@ struct Task {
   std::vector<int64_t> sizes;
 };
 
-void check_algorithm(const std::string& name, const std::string& transport) {
-  if (collective::parse_algorithm(name) == Algorithm::engine && transport != "mpi")
-    throw BadInput("--algorithm engine: transport {} has no all-reduce of its own; mpi has",
-                   transport);
-}
-
 std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective collective) {
   if (collective != Collective::all_reduce) return {"auto"};
   if (flags.algorithm == "all") {
@@ -70,7 +65,7 @@ std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective colle
   for (size_t begin = 0; begin <= flags.algorithm.size();) {
     const size_t end = std::min(flags.algorithm.find(',', begin), flags.algorithm.size());
     names.push_back(flags.algorithm.substr(begin, end - begin));
-    if (names.back() != "auto") check_algorithm(names.back(), flags.transport);
+    launch::check_algorithm(names.back(), flags.transport);
     begin = end + 1;
   }
   return names;
@@ -172,13 +167,10 @@ Facts facts_of(const BenchFlags& flags) {
 }
 
 int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
-  auto choice = std::make_shared<std::function<Algorithm(int64_t)>>();
-  Communicator group(
-      launch::connect(job, {.transport = flags.transport,
-                            .streams = flags.streams,
-                            .silence_seconds = flags.silence,
-                            .facts = facts_of(flags)}),
-      {.choose = [choice](int64_t bytes) { return *choice ? (*choice)(bytes) : Algorithm::tree; }});
+  Communicator group(launch::connect(job, {.transport = flags.transport,
+                                           .streams = flags.streams,
+                                           .silence_seconds = flags.silence,
+                                           .facts = facts_of(flags)}));
   const auto network = measure_network(group, flags);
   const auto chosen = network ? sim::cheapest_on(*network, group.world())
                               : [](int64_t) { return Algorithm::direct; };
@@ -190,7 +182,7 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
       const Algorithm algorithm =
           name == "auto" ? chosen(bytes) : collective::parse_algorithm(name);
       // What coordinates the measurement should not itself be what is measured.
-      *choice = [=](int64_t size) { return size == bytes ? algorithm : Algorithm::butterfly; };
+      group.choose([=](int64_t size) { return size == bytes ? algorithm : Algorithm::butterfly; });
       const BenchmarkResult result = measure(group, {.collective = task.collective,
                                                      .type = parse_type(flags.type),
                                                      .operation = parse_operation(flags.redop),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "collective/fold/fold.h"
@@ -58,10 +59,34 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
       letters_(static_cast<size_t>(transport_->world())) {
   if (transport_->shared_board() != nullptr && world() > 1)
     shared_direct_.emplace(*transport_->shared_board());
+  if (options_.tell_stall && options_.stall_seconds > 0)
+    transport_->watch_stalls(
+        {options_.stall_seconds, [this](const std::vector<int>& late) { tell_stall(late); }});
 }
 
 Communicator::~Communicator() {
   if (lane_.busy()) transport_->abort("its communicator was closed with collectives under way");
+}
+
+void Communicator::choose(std::function<Algorithm(int64_t)> choice) {
+  lane_.run([&] { options_.choose = std::move(choice); });
+}
+
+int64_t Communicator::bytes_sent() const {
+  return std::accumulate(bytes_sent_.begin(), bytes_sent_.end(), int64_t{0});
+}
+
+std::string Communicator::what_is_under_way() const {
+  const std::string cargo = cargo_.text();
+  const std::string call = describe(label_of(call_));
+  return cargo.empty() ? call : fmt::format("{} ({})", cargo, call);
+}
+
+void Communicator::tell_stall(const std::vector<int>& late) const {
+  options_.tell_stall(fmt::format("rank {} has waited {:g} s for rank{} {} in {}",
+                                  transport_->peers()[static_cast<size_t>(rank())].rank,
+                                  options_.stall_seconds, late.size() == 1 ? "" : "s",
+                                  fmt::join(late, ", "), what_is_under_way()));
 }
 
 void Communicator::abort(const std::string& why) noexcept {
@@ -70,17 +95,21 @@ void Communicator::abort(const std::string& why) noexcept {
 }
 
 template <typename Action>
-void Communicator::guard(const Call& call, const Action& action) {
+void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
   if (broken_) std::rethrow_exception(broken_);
   if (gave_up_) throw Error(fmt::format("rank {} gave up before", rank()));
+  call_ = call;
+  cargo_ = cargo;
   try {
     try {
       action();
     } catch (const transport::Disagreement& found) {
       const auto& peers = transport_->peers();
       throw Mismatch("ranks disagree: {} is in {}, {} in {}",
-                     peers[static_cast<size_t>(rank())].text(), describe(label_of(call)),
+                     peers[static_cast<size_t>(rank())].text(), what_is_under_way(),
                      peers[static_cast<size_t>(found.peer)].text(), describe(found.theirs));
+    } catch (const Timeout& timeout) {
+      throw Timeout(timeout.ranks(), fmt::format("{}, in {}", timeout.what(), what_is_under_way()));
     }
   } catch (const PeerLost& error) {
     broken_ = std::current_exception();
@@ -93,27 +122,27 @@ void Communicator::guard(const Call& call, const Action& action) {
   }
 }
 
-void Communicator::all_reduce(Buffer bucket, Operation operation) {
-  lane_.run([&] { all_reduce_now({&bucket, 1}, one_each_, operation); });
+void Communicator::all_reduce(Buffer bucket, Operation operation, Cargo cargo) {
+  lane_.run([&] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
 }
 
-Pending Communicator::all_reduce_async(Buffer bucket, Operation operation) {
-  return lane_.start([=, this] { all_reduce_now({&bucket, 1}, one_each_, operation); });
+Pending Communicator::all_reduce_async(Buffer bucket, Operation operation, Cargo cargo) {
+  return lane_.start([=, this] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
 }
 
 void Communicator::all_reduce(std::span<const Buffer> terms, const Shards& shards,
-                              Operation operation) {
-  lane_.run([&] { all_reduce_now(terms, shards, operation); });
+                              Operation operation, Cargo cargo) {
+  lane_.run([&] { all_reduce_now(terms, shards, operation, cargo); });
 }
 
 Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shards& shards,
-                                       Operation operation) {
+                                       Operation operation, Cargo cargo) {
   return lane_.start([this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
-                      operation] { all_reduce_now(kept, shards, operation); });
+                      operation, cargo] { all_reduce_now(kept, shards, operation, cargo); });
 }
 
 void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& shards,
-                                  Operation operation) {
+                                  Operation operation, Cargo cargo) {
   const Buffer bucket = terms.empty() ? Buffer{} : terms.front();
   const Call call{.number = ++sequence_,
                   .algorithm = options_.choose(static_cast<int64_t>(bucket.bytes())),
@@ -121,7 +150,7 @@ void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& s
                   .type = bucket.type,
                   .count = bucket.count,
                   .shards = shards.count()};
-  guard(call, [&] {
+  guard(call, cargo, [&] {
     check_terms(terms, shards);
     if (call.algorithm == Algorithm::direct && shared_direct_)
       in_shared_memory(call, terms, shards);
@@ -157,7 +186,7 @@ void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> te
   shared_direct_->all_reduce(
       label_of(call), {term_places_, widths_, call.count, call.type, call.operation, divide_by},
       *transport_, Deadline::in(options_.timeout_seconds));
-  bytes_sent_ += static_cast<int64_t>(terms[0].bytes()) * (world() - 1) / world();
+  count(static_cast<int64_t>(terms[0].bytes()) * (world() - 1) / world());
 }
 
 void Communicator::by_program(const Call& call, std::span<const Buffer> terms,
@@ -172,7 +201,7 @@ void Communicator::by_program(const Call& call, std::span<const Buffer> terms,
   const int64_t divide_by = call.operation == Operation::mean ? call.shards : 1;
   collective::run(program, {slots, call.type, call.operation, divide_by}, *transport_,
                   label_of(call), Deadline::in(options_.timeout_seconds));
-  bytes_sent_ += program.sent() * static_cast<int64_t>(bytes_of(call.type));
+  count(program.sent() * static_cast<int64_t>(bytes_of(call.type)));
 }
 
 void Communicator::by_engine(const Call& call, std::span<const Buffer> terms) {
@@ -187,7 +216,7 @@ void Communicator::by_engine(const Call& call, std::span<const Buffer> terms) {
                      Deadline::in(options_.timeout_seconds));
   if (call.operation == Operation::mean)
     divider(call.type)(terms[0].data, terms[0].bytes(), call.shards);
-  bytes_sent_ += 2 * static_cast<int64_t>(terms[0].bytes()) * (world() - 1) / world();
+  count(2 * static_cast<int64_t>(terms[0].bytes()) * (world() - 1) / world());
 }
 
 Plan Communicator::plan_for(const Request& request) const {
@@ -224,7 +253,7 @@ std::vector<std::byte*> Communicator::lay_out(const Program& program,
   return slots;
 }
 
-void Communicator::run(Call call, Buffer buffer) {
+void Communicator::run(Call call, Buffer buffer, Cargo cargo) {
   call.type = buffer.type;
   call.count = buffer.count;
   call.shards = world();
@@ -235,16 +264,16 @@ void Communicator::run(Call call, Buffer buffer) {
       throw BadInput("rank {} to rank {}: expected two ranks of a group of {}", call.root,
                      call.peer, world());
     call.number = between_two ? ++letters_[static_cast<size_t>(other)] : ++sequence_;
-    guard(call, [&] { by_program(call, {&buffer, 1}, one_each_); });
+    guard(call, cargo, [&] { by_program(call, {&buffer, 1}, one_each_); });
   });
 }
 
-void Communicator::broadcast(Buffer buffer, int root) {
+void Communicator::broadcast(Buffer buffer, int root, Cargo cargo) {
   const bool small = buffer.bytes() <= 64 * 1024;
   run({.collective = Collective::broadcast,
        .algorithm = small ? Algorithm::tree : Algorithm::direct,
        .root = root},
-      buffer);
+      buffer, cargo);
 }
 
 void Communicator::reduce(Buffer buffer, int root, Operation operation) {

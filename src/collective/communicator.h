@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -13,6 +14,7 @@
 
 #include "base/element.h"
 #include "collective/call.h"
+#include "collective/cargo.h"
 #include "collective/lane.h"
 #include "collective/plan/request.h"
 #include "collective/program.h"
@@ -37,6 +39,10 @@ struct CommunicatorOptions {
   /// given: `direct` in shared memory; else `butterfly` for short buckets, `halving_doubling` for
   /// long ones.
   std::function<Algorithm(int64_t bytes)> choose;
+  /// Who waits longer than `stall_seconds` in a collective tells whom for, and in which; goes on
+  /// waiting.
+  double stall_seconds = 10;
+  std::function<void(const std::string& message)> tell_stall;
 };
 
 /// Collectives between the ranks of a group. Every rank calls the same ones in the same order, with
@@ -60,16 +66,20 @@ class Communicator {
   /// Memory that this group's transport handles fastest: put buckets there.
   transport::Memory allocate(size_t bytes) { return transport_->allocate(bytes); }
 
-  void all_reduce(Buffer bucket, Operation operation = Operation::sum);
-  Pending all_reduce_async(Buffer bucket, Operation operation = Operation::sum);
+  /// As `options.choose`, from here on.
+  void choose(std::function<Algorithm(int64_t bytes)> choice);
+
+  void all_reduce(Buffer bucket, Operation operation = Operation::sum, Cargo cargo = {});
+  Pending all_reduce_async(Buffer bucket, Operation operation = Operation::sum, Cargo cargo = {});
 
   /// All-reduce of shards: this rank gives a buffer per term, equally long; the first gets the
   /// result, which is that of one rank that has all shards, to the bit. A mean is over shards.
-  void all_reduce(std::span<const Buffer> terms, const Shards& shards, Operation operation);
-  Pending all_reduce_async(std::span<const Buffer> terms, const Shards& shards,
-                           Operation operation);
+  void all_reduce(std::span<const Buffer> terms, const Shards& shards, Operation operation,
+                  Cargo cargo = {});
+  Pending all_reduce_async(std::span<const Buffer> terms, const Shards& shards, Operation operation,
+                           Cargo cargo = {});
 
-  void broadcast(Buffer buffer, int root);
+  void broadcast(Buffer buffer, int root, Cargo cargo = {});
   void reduce(Buffer buffer, int root, Operation operation = Operation::sum);
   void all_gather(Buffer buffer);
   void reduce_scatter(Buffer buffer, Operation operation = Operation::sum);
@@ -86,15 +96,17 @@ class Communicator {
   std::unique_ptr<Communicator> split(int color, int key);
 
   /// Bytes that plans made this rank send so far.
-  int64_t bytes_sent() const { return bytes_sent_; }
+  int64_t bytes_sent(Cargo::Kind kind) const { return bytes_sent_[static_cast<size_t>(kind)]; }
+  int64_t bytes_sent() const;
 
   /// Makes everyone's collectives throw PeerLost with this reason, and this rank's an Error. From
   /// any thread.
   void abort(const std::string& why) noexcept;
 
  private:
-  void run(Call call, Buffer buffer);
-  void all_reduce_now(std::span<const Buffer> terms, const Shards& shards, Operation operation);
+  void run(Call call, Buffer buffer, Cargo cargo = {});
+  void all_reduce_now(std::span<const Buffer> terms, const Shards& shards, Operation operation,
+                      Cargo cargo);
   void check_terms(std::span<const Buffer> terms, const Shards& shards) const;
   void in_shared_memory(const Call& call, std::span<const Buffer> terms, const Shards& shards);
   void by_program(const Call& call, std::span<const Buffer> terms, const Shards& shards);
@@ -105,17 +117,22 @@ class Communicator {
 
   /// Runs `action`; what it throws is told to all other ranks, and thrown again ever after.
   template <typename Action>
-  void guard(const Call& call, const Action& action);
+  void guard(const Call& call, Cargo cargo, const Action& action);
+  std::string what_is_under_way() const;
+  void tell_stall(const std::vector<int>& late) const;
+  void count(int64_t bytes) { bytes_sent_[static_cast<size_t>(cargo_.kind)] += bytes; }
 
   const std::unique_ptr<transport::Transport> transport_;
-  const CommunicatorOptions options_;
+  CommunicatorOptions options_;
   const Shards one_each_;  ///< a shard a rank
   const bool in_two_levels_;
-  std::atomic<int64_t> bytes_sent_ = 0;
+  std::array<std::atomic<int64_t>, 3> bytes_sent_ = {};  ///< by kind of cargo
   std::atomic<bool> gave_up_ = false;
 
   // Of whoever is in the lane.
   uint64_t sequence_ = 0;
+  Call call_;  ///< under way
+  Cargo cargo_;
   std::vector<uint64_t> letters_;                     ///< exchanged with each rank alone
   std::map<std::vector<int64_t>, Program> programs_;  ///< by request
   std::optional<SharedDirect> shared_direct_;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "lockstep/error.h"
 
 namespace lockstep::collective {
@@ -17,6 +18,12 @@ bool Pending::done() const {
   if (!state_) return true;
   const std::lock_guard lock(state_->mutex);
   return state_->done;
+}
+
+double Pending::seconds() const {
+  if (!state_) return 0;
+  const std::lock_guard lock(state_->mutex);
+  return state_->seconds;
 }
 
 Lane::~Lane() {
@@ -75,24 +82,27 @@ void Lane::work() {
     occupied_ = true;
     lock.unlock();
     std::exception_ptr error;
+    const Stopwatch stopwatch;
     try {
       job.task();
     } catch (...) {
       error = std::current_exception();
     }
+    const double seconds = stopwatch.seconds();
     lock.lock();
     occupied_ = false;
     lock.unlock();
-    finish(job, error);
+    finish(job, error, seconds);
     lock.lock();
   }
 }
 
-void Lane::finish(const Job& job, std::exception_ptr error) {
+void Lane::finish(const Job& job, std::exception_ptr error, double seconds) {
   {
     const std::lock_guard lock(job.state->mutex);
     job.state->done = true;
     job.state->error = std::move(error);
+    job.state->seconds = seconds;
   }
   job.state->changed.notify_all();
 }

@@ -18,14 +18,18 @@ class Pending {
   /// Returns when it has ended; throws what it threw.
   void wait() const;
   bool done() const;
+  /// From its beginning to its end, which must have come.
+  double seconds() const;
 
  private:
   friend class Lane;
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
-    bool done = false;         ///< guarded by mutex
-    std::exception_ptr error;  ///< guarded by mutex
+    // Guarded by mutex.
+    bool done = false;
+    std::exception_ptr error;
+    double seconds = 0;
   };
   std::shared_ptr<State> state_;
 };
@@ -65,7 +69,7 @@ class Lane {
   bool enter_if_idle();
   void leave();
   void work();
-  static void finish(const Job& job, std::exception_ptr error);
+  static void finish(const Job& job, std::exception_ptr error, double seconds = 0);
 
   std::mutex mutex_;
   std::condition_variable changed_;

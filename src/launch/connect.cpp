@@ -59,6 +59,12 @@ void check_transport(const std::string& name) {
                    did_you_mean(name, names), fmt::join(names, ", "));
 }
 
+std::string resolve_transport(const std::string& name, const Job& job) {
+  if (name == "auto") return job.by_mpi && transport::mpi_is_built() ? "hybrid-mpi" : "hybrid";
+  check_transport(name);
+  return name;
+}
+
 std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options) {
   check_transport(options.transport);
   const std::unique_ptr<Rendezvous> all = meet(job, options);

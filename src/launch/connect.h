@@ -16,6 +16,10 @@ const std::vector<std::string>& transport_names();
 /// Throws BadInput with the nearest name.
 void check_transport(const std::string& name);
 
+/// What "auto" stands for in a job: hybrid-mpi where an MPI launched it and this build has one,
+/// else hybrid; any other name is itself. Throws BadInput for a name that does not exist.
+std::string resolve_transport(const std::string& name, const Job& job);
+
 struct ConnectOptions {
   std::string transport = "hybrid";
   int streams = 1;              ///< TCP connections for every pair of ranks

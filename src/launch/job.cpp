@@ -32,14 +32,16 @@ struct Launcher {
   const char* rank;
   const char* world;
   const char* local_rank;
+  bool by_mpi;
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"torchrun's variables", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"PMIx", "PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK"},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"torchrun's variables", "RANK", "WORLD_SIZE", "LOCAL_RANK", false},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     true},
+    {"PMIx", "PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK", true},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", true},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", false},
 };
 
 bool is_set(const char* name) {
@@ -75,7 +77,7 @@ std::optional<Job> job_from_environment() {
   refuse_half_a_job();
   for (const Launcher& launcher : kLaunchers) {
     if (!is_set(launcher.rank) || !is_set(launcher.world)) continue;
-    Job job{.launcher = launcher.name};
+    Job job{.launcher = launcher.name, .by_mpi = launcher.by_mpi};
     job.world = number(launcher.world, 1, kMostRanks);
     job.rank = number(launcher.rank, 0, job.world - 1);
     if (is_set(launcher.local_rank)) job.local_rank = number(launcher.local_rank, 0, kMostRanks);

@@ -15,6 +15,7 @@ struct Job {
   uint16_t master_port = 0;
   std::string key;       ///< what only the job's workers know
   std::string launcher;  ///< "torchrun's variables", "Open MPI", ...
+  bool by_mpi = false;   ///< whether MPI can be initialised: an mpirun started it
 };
 
 /// What the launcher left in the environment, in this order: torchrun's RANK, WORLD_SIZE, ...; Open

@@ -39,6 +39,11 @@ class Hybrid : public Transport {
     between_->abort(why, culprit);
   }
 
+  void watch_stalls(const StallWatch& watch) override {
+    inside_->watch_stalls(watch);
+    between_->watch_stalls(watch);
+  }
+
   std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {
     return connect_hybrid(rendezvous, between_->connect_again(rendezvous), options_);
   }

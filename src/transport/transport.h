@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,6 +68,16 @@ struct Memory {
   size_t bytes = 0;
 };
 
+/// Told of waits that last: once for each that outlasts `seconds`, with the ranks it is for, by
+/// their numbers in the job. Nobody to tell: never.
+struct StallWatch {
+  double seconds = 0;
+  std::function<void(const std::vector<int>& late)> tell = nullptr;
+
+  /// The moment at which a wait that begins now has lasted too long.
+  Deadline deadline() const { return tell ? Deadline::in(seconds) : Deadline::never(); }
+};
+
 class Engine;
 class SharedBoard;
 
@@ -101,6 +112,8 @@ class Transport {
   void abort(const std::string& why) noexcept {
     abort(why, peers()[static_cast<size_t>(rank())].rank);
   }
+
+  virtual void watch_stalls(const StallWatch& watch) = 0;
 
   /// Collective: another transport of the same kind, between the ranks of a rendezvous.
   virtual std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const = 0;

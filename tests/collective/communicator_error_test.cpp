@@ -85,6 +85,25 @@ TEST_P(CommunicatorErrors, NameTheRankThatDidNotCome) {
   });
 }
 
+TEST_P(CommunicatorErrors, AreForetoldByWhoWaitsLong) {
+  std::mutex mutex;
+  std::vector<std::string> told;
+  const CommunicatorOptions options{.timeout_seconds = 20,
+                                    .stall_seconds = 0.1,
+                                    .tell_stall = [&](const std::string& message) {
+                                      const std::lock_guard lock(mutex);
+                                      told.push_back(message);
+                                    }};
+  in_group(2, options, [](Communicator& group) {
+    Floats values(10'000);
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    group.all_reduce(buffer_of(values), Operation::sum, {Cargo::Kind::gradients, 7});
+  });
+  ASSERT_EQ(told.size(), 1U) << "once, and only by the one that waits";
+  EXPECT_TRUE(told[0].starts_with("rank 0 has waited 0.1 s for rank 1 in gradient bucket 7 (all_"))
+      << told[0];
+}
+
 TEST_P(CommunicatorErrors, TellEveryoneThatTimeIsOver) {
   const Stopwatch watch;
   const auto errors = errors_of_group(4, {.timeout_seconds = 0.2}, [](Communicator& group) {

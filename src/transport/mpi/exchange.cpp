@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 
 namespace lockstep::transport::mpi {
 namespace {
@@ -52,13 +51,15 @@ void Exchange::run(const Label& label, std::span<const Outgoing> outgoing,
                    receives_[i].tag);
     for (size_t i = 0; i < outgoing.size(); ++i) send_envelope(i);
     int idle = 0;
+    Deadline stall = watch_.deadline();
     while (pending_ > 0) {
       poll();
       for (const Task& task : done_) complete(task);
       idle = done_.empty() ? idle + 1 : 0;
       if (idle > 0 && (port_.crowded || idle > kPollsBeforeYield)) sched_yield();
-      if (idle % kPollsPerLookAtTheClock == kPollsPerLookAtTheClock - 1 && deadline.passed())
-        expire();
+      if (!done_.empty()) stall = watch_.deadline();
+      if (idle % kPollsPerLookAtTheClock == kPollsPerLookAtTheClock - 1)
+        look_at_the_clock(deadline, stall);
     }
   } catch (...) {
     drop_requests();
@@ -196,8 +197,8 @@ void Exchange::throw_failed(int found) {
   }
 }
 
-// Names those from whom something is missing; if nothing is, those who do not take what is sent.
-void Exchange::expire() {
+// Those from whom something is missing; if nothing is, those who do not take what is sent.
+std::map<int, std::string> Exchange::late_ranks() const {
   std::map<int, std::string> silent;
   std::map<int, std::string> not_taking;
   for (size_t i = 0; i < requests_.size(); ++i) {
@@ -206,16 +207,23 @@ void Exchange::expire() {
     const bool receives = tasks_[i].part == Part::envelope || tasks_[i].part == Part::piece;
     (receives ? silent : not_taking)[peer.rank] = peer.text();
   }
-  const auto& waited_for = silent.empty() ? not_taking : silent;
+  return silent.empty() ? not_taking : silent;
+}
+
+void Exchange::look_at_the_clock(Deadline deadline, Deadline& stall) const {
+  if (!deadline.passed() && !stall.passed()) return;
   std::vector<int> ranks;
   std::vector<std::string> names;
-  for (const auto& [rank, name] : waited_for) {
+  for (const auto& [rank, name] : late_ranks()) {
     ranks.push_back(rank);
     names.push_back(name);
   }
-  throw Timeout(ranks, fmt::format("[mpi] {} waited in vain for {}",
-                                   port_.peers[static_cast<size_t>(port_.rank)].text(),
-                                   fmt::join(names, ", ")));
+  if (deadline.passed())
+    throw Timeout(ranks, fmt::format("[mpi] {} waited in vain for {}",
+                                     port_.peers[static_cast<size_t>(port_.rank)].text(),
+                                     fmt::join(names, ", ")));
+  watch_.tell(ranks);
+  stall = Deadline::never();
 }
 
 // Cancels what has not begun; MPI keeps what has until the process ends.
@@ -233,6 +241,7 @@ void Exchange::drop_requests() noexcept {
 
 void Exchange::finish(MPI_Request request, Deadline deadline) {
   int idle = 0;
+  Deadline stall = watch_.deadline();
   while (true) {
     int done = 0;
     {
@@ -241,12 +250,18 @@ void Exchange::finish(MPI_Request request, Deadline deadline) {
     }
     if (done != 0) return;
     if (++idle > kPollsBeforeYield || port_.crowded) sched_yield();
-    if (idle % kPollsPerLookAtTheClock != 0 || !deadline.passed()) continue;
-    library_.give_up();
+    if (idle % kPollsPerLookAtTheClock != 0) continue;
+    if (!deadline.passed() && !stall.passed()) continue;
     std::vector<int> others;
     for (const Peer& peer : port_.peers)
       if (peer.rank != port_.peers[static_cast<size_t>(port_.rank)].rank)
         others.push_back(peer.rank);
+    if (!deadline.passed()) {
+      watch_.tell(others);
+      stall = Deadline::never();
+      continue;
+    }
+    library_.give_up();
     throw Timeout(others, fmt::format("[mpi] MPI's own collective is not over: at least one of the "
                                       "ranks {} did not come",
                                       fmt::join(others, ", ")));

@@ -5,8 +5,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,8 @@ class Exchange {
 
   void run(const Label& label, std::span<const Outgoing> outgoing,
            std::span<const Incoming> incoming, Deadline deadline);
+
+  void watch_stalls(const StallWatch& watch) { watch_ = watch; }
 
   /// Waits for a request that all ranks take part in, such as a collective's.
   void finish(MPI_Request request, Deadline deadline);
@@ -85,11 +89,13 @@ class Exchange {
   void complete(const Task& task);
   void poll();
   void throw_failed(int found);
-  void expire();
+  std::map<int, std::string> late_ranks() const;
+  void look_at_the_clock(Deadline deadline, Deadline& stall) const;
 
   const Port port_;
   Library& library_ = Library::get();
 
+  StallWatch watch_;
   bool failed_ = false;
 
   // Of the exchange under way.

@@ -109,6 +109,8 @@ class Mpi final : public Transport {
     return {std::shared_ptr<std::byte>(data, [](std::byte* memory) { std::free(memory); }), bytes};
   }
 
+  void watch_stalls(const StallWatch& watch) override { exchange_.watch_stalls(watch); }
+
   void abort(const std::string& why, int /*culprit*/) noexcept override {
     mpi::Library::get().give_up();
     std::fprintf(stderr, "lockstep: %s gives up: %s\n",

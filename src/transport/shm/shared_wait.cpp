@@ -73,8 +73,14 @@ void SharedWait::ring(int rank) const {
 void SharedWait::sleep_until(const std::function<bool()>& ready,
                              const std::function<bool(int)>& late, Deadline deadline) {
   Bell& bell = segment_->bell(segment_->rank());
+  Deadline stall = watch_.deadline();
   while (!ready()) {
-    check(late, deadline);
+    check(late);
+    if (deadline.passed()) time_out(late);
+    if (stall.passed()) {
+      watch_.tell(late_ranks(late).ranks);
+      stall = Deadline::never();
+    }
     const uint32_t rings = bell.rings.load();
     bell.sleeping.store(1);
     if (!ready()) futex_wait(bell.rings, rings, std::min(kCheckSeconds, deadline.left()));
@@ -82,21 +88,26 @@ void SharedWait::sleep_until(const std::function<bool()>& ready,
   }
 }
 
-void SharedWait::check(const std::function<bool(int)>& late, Deadline deadline) {
+void SharedWait::check(const std::function<bool(int)>& late) {
   check_last_words();
   check_processes(late);
   check_silence();
-  if (!deadline.passed()) return;
-  std::vector<int> missing;
-  std::vector<std::string> names;
-  for (int rank = 0; rank < segment_->world(); ++rank)
-    if (rank != segment_->rank() && late(rank)) {
-      missing.push_back(segment_->peer(rank).rank);
-      names.push_back(segment_->peer(rank).text());
-    }
-  throw Timeout(missing,
-                fmt::format("rank {} waited in vain for {}", segment_->peer(segment_->rank()).rank,
-                            fmt::join(names, ", ")));
+}
+
+SharedWait::Late SharedWait::late_ranks(const std::function<bool(int)>& late) const {
+  Late found;
+  for (int rank = 0; rank < segment_->world(); ++rank) {
+    if (rank == segment_->rank() || !late(rank)) continue;
+    found.ranks.push_back(segment_->peer(rank).rank);
+    found.names.push_back(segment_->peer(rank).text());
+  }
+  return found;
+}
+
+void SharedWait::time_out(const std::function<bool(int)>& late) const {
+  const auto [ranks, names] = late_ranks(late);
+  throw Timeout(ranks, fmt::format("rank {} waited in vain for {}",
+                                   segment_->peer(segment_->rank()).rank, fmt::join(names, ", ")));
 }
 
 void SharedWait::check_last_words() const {

@@ -34,6 +34,8 @@ class SharedWait {
     if (!spin(ready)) sleep_until(ready, late, deadline);
   }
 
+  void watch_stalls(const StallWatch& watch) { watch_ = watch; }
+
   /// After something that `rank` may wait for was stored, sequentially consistent.
   void wake(int rank) const {
     if (segment_->bell(rank).sleeping.load() != 0) ring(rank);
@@ -61,9 +63,16 @@ class SharedWait {
     return false;
   }
 
+  struct Late {
+    std::vector<int> ranks;  ///< in the job
+    std::vector<std::string> names;
+  };
+
   void sleep_until(const std::function<bool()>& ready, const std::function<bool(int)>& late,
                    Deadline deadline);
-  void check(const std::function<bool(int)>& late, Deadline deadline);
+  void check(const std::function<bool(int)>& late);
+  Late late_ranks(const std::function<bool(int)>& late) const;
+  [[noreturn]] void time_out(const std::function<bool(int)>& late) const;
   void check_last_words() const;
   void check_processes(const std::function<bool(int)>& late);
   void check_silence();
@@ -82,6 +91,7 @@ class SharedWait {
   };
   std::vector<Heard> heard_;
   Deadline::Clock::time_point last_check_;
+  StallWatch watch_;
 
   std::mutex mutex_;
   std::condition_variable stop_;

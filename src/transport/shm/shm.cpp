@@ -35,6 +35,7 @@ class Shm : public Transport {
 
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
+  void watch_stalls(const StallWatch& watch) override { wait_.watch_stalls(watch); }
 
   void abort(const std::string& why, int culprit) noexcept override {
     try {

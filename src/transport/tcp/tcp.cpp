@@ -11,6 +11,7 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -63,6 +64,7 @@ class Tcp : public Transport {
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
   Memory allocate(size_t bytes) override;
+  void watch_stalls(const StallWatch& watch) override { watch_ = watch; }
   void abort(const std::string& why, int culprit) noexcept override;
   std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {
     return connect_tcp(rendezvous, options_);
@@ -76,6 +78,7 @@ class Tcp : public Transport {
   bool pass();
   void check(TcpStream::Outcome outcome, const TcpStream& stream, bool& moved);
   void wait(Deadline deadline);
+  std::vector<int> late_ranks() const;
   [[noreturn]] void time_out() const;
 
   const int rank_;
@@ -88,6 +91,7 @@ class Tcp : public Transport {
   std::vector<pollfd> waits_;
   std::vector<std::byte> staging_;
   std::optional<Stopwatch> idle_;
+  StallWatch watch_;
   /// An exchange that failed leaves half messages behind.
   bool broken_ = false;
   Heart heart_;
@@ -158,14 +162,22 @@ void Tcp::enlist(const Label& label, std::span<const Outgoing> outgoing,
 
 void Tcp::run(Deadline deadline) {
   int passes = 0;
+  Deadline stall = watch_.deadline();
   while (!active_.empty()) {
     const bool moved = pass();
-    if (moved) idle_.reset();
+    if (moved) {
+      idle_.reset();
+      stall = watch_.deadline();
+    }
     if (moved && ++passes % kPassesBetweenChecks != 0) continue;
     if (active_.empty()) return;
     if (heart_.troubled()) heart_.raise_loss();
     if (deadline.passed()) time_out();
-    if (!moved) wait(deadline);
+    if (stall.passed()) {
+      watch_.tell(late_ranks());
+      stall = Deadline::never();
+    }
+    if (!moved) wait(deadline.or_in(stall.left()));
   }
 }
 
@@ -194,17 +206,19 @@ void Tcp::wait(Deadline deadline) {
   wait_for(waits_, deadline.left());
 }
 
+std::vector<int> Tcp::late_ranks() const {
+  std::set<int> ranks;
+  for (const TcpStream* stream : active_) ranks.insert(stream->peer().rank);
+  return {ranks.begin(), ranks.end()};
+}
+
 void Tcp::time_out() const {
-  std::vector<int> ranks;
-  std::vector<std::string> names;
-  for (const TcpStream* stream : active_) {
-    if (std::find(ranks.begin(), ranks.end(), stream->peer().rank) != ranks.end()) continue;
-    ranks.push_back(stream->peer().rank);
-    names.push_back(stream->peer().text());
-  }
-  throw Timeout(ranks, fmt::format("rank {} waited for {} longer than allowed; see what {} doing",
-                                   peers_[static_cast<size_t>(rank_)].rank, fmt::join(names, ", "),
-                                   ranks.size() == 1 ? "it is" : "they are"));
+  std::set<std::string> names;
+  for (const TcpStream* stream : active_) names.insert(stream->peer().text());
+  throw Timeout(late_ranks(),
+                fmt::format("rank {} waited for {} longer than allowed; see what {} doing",
+                            peers_[static_cast<size_t>(rank_)].rank, fmt::join(names, ", "),
+                            names.size() == 1 ? "it is" : "they are"));
 }
 
 Memory Tcp::allocate(size_t bytes) {

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/gradient_hook.h"
+#include "lockstep/world.h"
+
+namespace lockstep {
+
+/// What to do with parameters that a backward pass does not reach.
+enum class Unused { forbid, find };
+/// What to do with buffers (BatchNorm's running statistics, say) before each forward pass.
+enum class Buffers { broadcast, keep };
+
+struct DdpOptions {
+  /// Gradients travel in buckets of about so many bytes; the first one is small, so that
+  /// communication begins early.
+  int64_t first_bucket_bytes = int64_t{1} << 20;
+  int64_t bucket_bytes = int64_t{25} << 20;
+  Unused unused = Unused::forbid;
+  Buffers buffers = Buffers::broadcast;
+  /// Replaces the all-reduce: compress_to_f16(), power_sgd(), or one of your own.
+  std::shared_ptr<GradientHook> hook = nullptr;
+};
+
+/// Who made the others wait.
+struct StragglerReport {
+  struct Rank {
+    int64_t steps_late = 0;     ///< in which it was the last one
+    double seconds_caused = 0;  ///< that the other workers waited for it, on average
+  };
+  int64_t steps = 0;
+  std::vector<Rank> ranks;
+  /// "rank 1 was last in 97 of 100 steps: the others waited 3.2 s for it", or that nobody was.
+  std::string text() const;
+};
+
+/// What DistributedDataParallel does, whatever the model's type.
+class GradientSync {
+ public:
+  GradientSync(torch::nn::Module& model, World world, DdpOptions options);
+  ~GradientSync();
+  GradientSync(const GradientSync&) = delete;
+  GradientSync& operator=(const GradientSync&) = delete;
+
+  void before_forward();
+  void pause();
+  void go_on();
+  void join(const std::function<void()>& loop);
+  double clip_gradient_norm(double largest);
+  StragglerReport stragglers();
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+/// Trains one model on many workers: each computes gradients on its part of a batch, and all take
+/// the mean, bucket by bucket while backward goes on.
+///
+///     auto world = lockstep::init(argc, argv);
+///     Net model;
+///     lockstep::DistributedDataParallel ddp(model, world);
+///     auto loss = torch::nll_loss(ddp.forward(x), y);
+///     optimizer.zero_grad();
+///     loss.backward();      // returns when gradients are the mean over all workers
+///     optimizer.step();
+///
+/// All workers begin with rank 0's parameters and buffers, and must have the same model: Mismatch
+/// names the first difference. Every worker does the same number of backward passes; see `join`.
+/// Call `forward` here rather than on the model: it keeps buffers alike. Gradients are views into
+/// buckets: `optimizer.zero_grad()` may zero or drop them.
+template <typename Net>
+class DistributedDataParallel {
+ public:
+  DistributedDataParallel(std::shared_ptr<Net> model, World world, DdpOptions options = {})
+      : model_(std::move(model)), sync_(*model_, std::move(world), std::move(options)) {}
+  DistributedDataParallel(const torch::nn::ModuleHolder<Net>& model, World world,
+                          DdpOptions options = {})
+      : DistributedDataParallel(model.ptr(), std::move(world), std::move(options)) {}
+
+  template <typename... Inputs>
+  auto forward(Inputs&&... inputs) {
+    sync_.before_forward();
+    return model_->forward(std::forward<Inputs>(inputs)...);
+  }
+
+  Net* operator->() { return model_.get(); }
+
+  /// As long as the scope lives, backward passes only add up gradients on this worker; the first
+  /// one after it takes the mean of the sums. Forward passes inside it belong to the same
+  /// accumulation.
+  ///
+  ///     { auto scope = ddp.no_sync(); for (...) loss(i).backward(); }
+  ///     loss(n).backward();
+  [[nodiscard]] auto no_sync() {
+    struct Scope {
+      explicit Scope(GradientSync& paused) : sync(paused) { sync.pause(); }
+      ~Scope() { sync.go_on(); }
+      Scope(const Scope&) = delete;
+      Scope& operator=(const Scope&) = delete;
+      GradientSync& sync;
+    };
+    return Scope(sync_);
+  }
+
+  /// Runs a training loop that may have fewer passes than other workers': whoever is done takes
+  /// part in the others' collectives, with zeros, until all are. Means still divide by the number
+  /// of all workers. In the end all have the model of the worker that went on longest.
+  void join(const std::function<void()>& loop) { sync_.join(loop); }
+
+  /// Scales gradients so that the norm over all of them is at most `largest`; returns what it was.
+  double clip_gradient_norm(double largest) { return sync_.clip_gradient_norm(largest); }
+
+  /// Of all steps so far. Collective.
+  StragglerReport stragglers() { return sync_.stragglers(); }
+
+ private:
+  std::shared_ptr<Net> model_;
+  GradientSync sync_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lockstep/world.h"
+
+namespace lockstep {
+
+/// A bucket of gradients on its way to the other workers.
+struct GradientBucket {
+  size_t index = 0;
+  torch::Tensor values;                  ///< all of it, one-dimensional
+  std::vector<torch::Tensor> gradients;  ///< the same memory, in the parameters' shapes
+};
+
+/// Replaces the all-reduce of gradients, to send less than all of them.
+///
+///     struct Signs : lockstep::GradientHook {
+///       void reduce(GradientBucket& bucket, World& world) override {
+///         bucket.values.sign_();
+///         world.all_reduce(bucket.values, Operation::mean);
+///       }
+///     };
+class GradientHook {
+ public:
+  virtual ~GradientHook() = default;
+
+  /// Makes `bucket` the mean (or what stands for it) over all workers, the same on each. Called for
+  /// one bucket at a time, in the same order on all workers, from a thread of its own; `world` is
+  /// for hooks alone.
+  virtual void reduce(GradientBucket& bucket, World& world) = 0;
+};
+
+/// Sends gradients as f16 or bf16: half the bytes.
+std::unique_ptr<GradientHook> compress_to_f16();
+std::unique_ptr<GradientHook> compress_to_bf16();
+
+/// PowerSGD (Vogels et al., 2019): a matrix of gradients goes as the product of two thin ones of
+/// this rank; what is lost is added to the next step's gradients (error feedback). Vectors, and
+/// matrices that would not shrink, go as they are.
+struct PowerSgdOptions {
+  int64_t rank = 2;
+  uint64_t seed = 1;  ///< of the first thin matrices: the same on all workers
+};
+std::unique_ptr<GradientHook> power_sgd(const PowerSgdOptions& options = {});
+
+}  // namespace lockstep

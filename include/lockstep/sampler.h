@@ -1,0 +1,59 @@
+#pragma once
+
+#include <torch/data/samplers/base.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lockstep/world.h"
+
+namespace lockstep {
+
+/// What to do when samples do not divide by workers.
+enum class Uneven {
+  pad,   ///< some samples come twice, so that all workers have equally many
+  drop,  ///< some samples are left out
+  keep,  ///< some workers have one more: for evaluation, where no sample may count twice
+};
+
+struct SamplerOptions {
+  bool shuffle = true;
+  uint64_t seed = 1;
+  Uneven uneven = Uneven::pad;
+};
+
+/// Gives each worker its part of a data set's samples: every `world.size()`-th of an order that all
+/// share and that changes with the epoch. A LibTorch sampler, for `torch::data::make_data_loader`.
+///
+///     lockstep::DistributedSampler sampler(dataset.size().value(), world);
+///     auto loader = torch::data::make_data_loader(std::move(dataset), sampler, 64);
+///     for (int epoch = 0; ...; ++epoch) {
+///       sampler.set_epoch(epoch);        // the loader shares it
+///       for (auto& batch : *loader) ...
+///     }
+///
+/// A handle: a loader's copy and this one are the same sampler. Who never calls `set_epoch` sees
+/// the same order in every epoch, and a warning on stderr.
+class DistributedSampler : public torch::data::samplers::Sampler<> {
+ public:
+  DistributedSampler(size_t samples, const World& world, const SamplerOptions& options = {});
+  /// The part of worker `rank` of `world`.
+  DistributedSampler(size_t samples, int rank, int world, const SamplerOptions& options = {});
+
+  void set_epoch(int64_t epoch);
+
+  /// How many samples this worker has in an epoch.
+  size_t size() const;
+
+  void reset(torch::optional<size_t> new_size = torch::nullopt) override;
+  torch::optional<std::vector<size_t>> next(size_t batch_size) override;
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <torch/nn/cloneable.h>
+#include <torch/nn/options/batchnorm.h>
+#include <torch/nn/pimpl.h>
+
+#include "lockstep/world.h"
+
+namespace lockstep::nn {
+
+/// BatchNorm whose statistics are those of all workers' batches together: with as many samples on
+/// each of n workers it does what BatchNorm does on one batch n times as large, forwards and
+/// backwards. Takes N x C x ..., names its parameters as BatchNorm does. Every forward and backward
+/// pass in training is a collective.
+///
+///     lockstep::nn::SyncBatchNorm norm(64, world);
+class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl> {
+ public:
+  SyncBatchNormImpl(int64_t features, World world)
+      : SyncBatchNormImpl(torch::nn::BatchNormOptions(features), std::move(world)) {}
+  SyncBatchNormImpl(const torch::nn::BatchNormOptions& options, World world);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+  torch::Tensor forward(const torch::Tensor& input);
+
+  torch::Tensor weight;
+  torch::Tensor bias;
+  torch::Tensor running_mean;
+  torch::Tensor running_var;
+  torch::Tensor num_batches_tracked;
+
+ private:
+  torch::nn::BatchNormOptions options_;
+  World world_;
+};
+
+TORCH_MODULE(SyncBatchNorm);
+
+}  // namespace lockstep::nn

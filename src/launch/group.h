@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "collective/communicator.h"
+#include "launch/connect.h"
+#include "launch/job.h"
+
+namespace lockstep::launch {
+
+struct GroupOptions {
+  ConnectOptions connect;
+  /// Of all-reduce: a name, or "auto": the cheapest by a short measurement of the transport; where
+  /// workers share memory always `direct`.
+  std::string algorithm = "auto";
+  double timeout_seconds = 600;
+  double stall_seconds = 10;
+  /// Gets what `auto` measured, and who waits for whom.
+  std::function<void(const std::string& message)> tell;
+};
+
+/// Connects this worker with all others of its job, and makes ready what they do together. Throws
+/// what `connect` throws; BadInput for an algorithm that does not exist or does not fit.
+std::unique_ptr<collective::Communicator> join_group(const Job& job, const GroupOptions& options);
+
+/// Throws BadInput for an algorithm that is neither "auto" nor a name, or that `transport` does not
+/// have.
+void check_algorithm(const std::string& algorithm, const std::string& transport);
+
+}  // namespace lockstep::launch

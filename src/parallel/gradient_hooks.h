@@ -1,0 +1,34 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace torch::autograd {
+struct Node;
+}
+
+namespace lockstep::parallel {
+
+/// Calls back with a parameter's number each time a backward pass has finished its gradient, from
+/// the thread that computed it. As long as this lives.
+class GradientHooks {
+ public:
+  GradientHooks(const std::vector<torch::Tensor>& parameters,
+                std::function<void(size_t parameter)> on_gradient);
+  ~GradientHooks();
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
+
+ private:
+  struct Hook {
+    std::shared_ptr<torch::autograd::Node> accumulator;
+    uintptr_t key;
+  };
+  std::vector<Hook> hooks_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,40 @@
+#include "parallel/gradient_layout.h"
+
+#include "lockstep/error.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr int64_t kAlignment = 64;  // a cache line; kernels like aligned memory
+
+int64_t round_up(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+GradientLayout lay_out(std::span<const GradientSize> gradients, std::span<const size_t> ready,
+                       const BucketLimits& limits) {
+  if (limits.first_bytes < 1 || limits.bytes < 1)
+    throw BadInput("buckets of {} and {} bytes: expected at least 1", limits.first_bytes,
+                   limits.bytes);
+  GradientLayout layout;
+  layout.places.resize(gradients.size());
+  const auto has_room = [&](const GradientLayout::Bucket& bucket, Type type) {
+    const int64_t limit = layout.buckets.size() == 1 ? limits.first_bytes : limits.bytes;
+    return bucket.type == type && bucket.end - bucket.begin < limit;
+  };
+  for (const size_t parameter : ready) {
+    const auto [count, type] = gradients[parameter];
+    if (layout.buckets.empty() || !has_room(layout.buckets.back(), type))
+      layout.buckets.push_back({layout.bytes, layout.bytes, type, {}});
+    GradientLayout::Bucket& bucket = layout.buckets.back();
+    const int64_t bytes = count * static_cast<int64_t>(bytes_of(type));
+    layout.places[parameter] = {layout.buckets.size() - 1, layout.bytes, bytes};
+    bucket.parameters.push_back(parameter);
+    bucket.end = layout.bytes = round_up(layout.bytes + bytes);
+  }
+  return layout;
+}
+
+}  // namespace lockstep::parallel

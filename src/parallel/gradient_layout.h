@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/element.h"
+
+namespace lockstep::parallel {
+
+/// Where gradients lie in one piece of memory, and how that is cut into buckets.
+struct GradientLayout {
+  struct Place {
+    size_t bucket = 0;
+    int64_t begin = 0;  ///< in bytes, a multiple of 64
+    int64_t bytes = 0;
+  };
+  struct Bucket {
+    int64_t begin = 0;  ///< in bytes
+    int64_t end = 0;
+    Type type = Type::f32;
+    std::vector<size_t> parameters;
+
+    int64_t count() const { return (end - begin) / static_cast<int64_t>(bytes_of(type)); }
+  };
+
+  std::vector<Place> places;    ///< by parameter
+  std::vector<Bucket> buckets;  ///< in the order in which they become full
+  int64_t bytes = 0;
+};
+
+struct GradientSize {
+  int64_t count;
+  Type type;
+};
+
+struct BucketLimits {
+  /// The first bucket is small, so that communication begins early.
+  int64_t first_bytes = int64_t{1} << 20;
+  int64_t bytes = int64_t{25} << 20;
+};
+
+/// Lays gradients out in the order `ready` in which they come (numbers of parameters, each once). A
+/// bucket is closed when it has reached its limit, or when the type changes; a gradient is never
+/// cut. Throws BadInput for limits under 1.
+GradientLayout lay_out(std::span<const GradientSize> gradients, std::span<const size_t> ready,
+                       const BucketLimits& limits);
+
+}  // namespace lockstep::parallel

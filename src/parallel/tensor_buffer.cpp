@@ -1,0 +1,44 @@
+#include "parallel/tensor_buffer.h"
+
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <utility>
+
+#include "lockstep/error.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr std::array<std::pair<at::ScalarType, Type>, 6> kTypes = {{
+    {at::kFloat, Type::f32},
+    {at::kDouble, Type::f64},
+    {at::kHalf, Type::f16},
+    {at::kBFloat16, Type::bf16},
+    {at::kInt, Type::i32},
+    {at::kLong, Type::i64},
+}};
+
+}  // namespace
+
+Type element_type(at::ScalarType type) {
+  for (const auto& [theirs, ours] : kTypes)
+    if (theirs == type) return ours;
+  throw BadInput("tensor of {}: expected float, double, half, bfloat16, int or long",
+                 c10::toString(type));
+}
+
+at::ScalarType scalar_type(Type type) {
+  for (const auto& [theirs, ours] : kTypes)
+    if (ours == type) return theirs;
+  return at::kFloat;
+}
+
+collective::Buffer buffer_of(const at::Tensor& tensor) {
+  if (!tensor.is_contiguous() || !tensor.device().is_cpu())
+    throw BadInput("tensor on {}: expected a contiguous one on the CPU", tensor.device().str());
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.numel(),
+          element_type(tensor.scalar_type())};
+}
+
+}  // namespace lockstep::parallel

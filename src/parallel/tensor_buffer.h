@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "collective/communicator.h"
+
+namespace lockstep::parallel {
+
+/// Throws BadInput for what collectives do not know: complex numbers, bytes, ...
+Type element_type(at::ScalarType type);
+at::ScalarType scalar_type(Type type);
+
+/// The elements of a tensor that is on the CPU and contiguous. Throws BadInput otherwise.
+collective::Buffer buffer_of(const at::Tensor& tensor);
+
+}  // namespace lockstep::parallel

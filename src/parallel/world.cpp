@@ -1,0 +1,135 @@
+#include "lockstep/world.h"
+
+#include <ATen/ATen.h>
+
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "base/nearest.h"
+#include "launch/group.h"
+#include "parallel/tensor_buffer.h"
+#include "parallel/world_of.h"
+
+namespace lockstep {
+namespace {
+
+void tell(const std::string& message) {
+  std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
+}
+
+launch::GroupOptions group_options(const launch::Job& job, const WorldOptions& options) {
+  return {.connect = {.transport = launch::resolve_transport(options.transport, job),
+                      .silence_seconds = options.silence_seconds,
+                      .meeting_seconds = options.meeting_seconds},
+          .algorithm = options.algorithm,
+          .timeout_seconds = options.timeout_seconds,
+          .stall_seconds = options.stall_seconds,
+          .tell = tell};
+}
+
+double seconds_of(const std::string& flag, std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), value);
+  if (error != std::errc() || end != text.end() || !(value >= 0 && value <= 1e6))
+    throw BadInput("{}={}: expected seconds, 0 to 1e6", flag, text);
+  return value;
+}
+
+void apply(WorldOptions& options, const std::string& flag, std::string_view value) {
+  const std::vector<std::string> flags = {"--lockstep-transport", "--lockstep-algorithm",
+                                          "--lockstep-timeout",   "--lockstep-silence",
+                                          "--lockstep-meeting",   "--lockstep-stall"};
+  if (flag == flags[0])
+    options.transport = value;
+  else if (flag == flags[1])
+    options.algorithm = value;
+  else if (flag == flags[2])
+    options.timeout_seconds = seconds_of(flag, value);
+  else if (flag == flags[3])
+    options.silence_seconds = seconds_of(flag, value);
+  else if (flag == flags[4])
+    options.meeting_seconds = seconds_of(flag, value);
+  else if (flag == flags[5])
+    options.stall_seconds = seconds_of(flag, value);
+  else
+    throw BadInput("unknown flag '{}'{}; there are: {}", flag, did_you_mean(flag, flags),
+                   fmt::join(flags, ", "));
+}
+
+}  // namespace
+
+struct World::State {
+  std::unique_ptr<collective::Communicator> group;
+  int local_rank;
+};
+
+World world_of(std::unique_ptr<collective::Communicator> group, int local_rank) {
+  return World(std::make_shared<World::State>(World::State{std::move(group), local_rank}));
+}
+
+int World::rank() const {
+  return state_->group->rank();
+}
+
+int World::size() const {
+  return state_->group->world();
+}
+
+int World::local_rank() const {
+  return state_->local_rank;
+}
+
+void World::all_reduce(at::Tensor& tensor, Operation operation) {
+  state_->group->all_reduce(parallel::buffer_of(tensor), operation);
+}
+
+void World::broadcast(at::Tensor& tensor, int root) {
+  state_->group->broadcast(parallel::buffer_of(tensor), root);
+}
+
+void World::barrier() {
+  state_->group->barrier();
+}
+
+std::vector<std::string> World::gather(const std::string& text) {
+  return state_->group->gather_texts(text);
+}
+
+World World::duplicate() {
+  return world_of(state_->group->split(0, rank()), local_rank());
+}
+
+void World::abort(const std::string& why) noexcept {
+  state_->group->abort(why);
+}
+
+collective::Communicator& World::communicator() {
+  return *state_->group;
+}
+
+World init(const WorldOptions& options) {
+  const launch::Job job = launch::job_from_environment().value_or(launch::Job{});
+  return world_of(launch::join_group(job, group_options(job, options)), job.local_rank);
+}
+
+World init(int& argc, char** argv, WorldOptions options) {
+  int kept = 0;
+  for (int i = 0; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (i == 0 || !word.starts_with("--lockstep-")) {
+      argv[kept++] = argv[i];
+      continue;
+    }
+    const size_t equals = word.find('=');
+    if (equals == std::string_view::npos)
+      throw BadInput("{}: expected a value, as in {}=...", word, word);
+    apply(options, std::string(word.substr(0, equals)), word.substr(equals + 1));
+  }
+  argv[kept] = nullptr;
+  argc = kept;
+  return init(options);
+}
+
+}  // namespace lockstep

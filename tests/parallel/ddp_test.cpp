@@ -1,0 +1,282 @@
+#include "lockstep/ddp.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <mutex>
+
+#include "expect_error.h"
+#include "parallel/worlds.h"
+
+namespace lockstep {
+namespace {
+
+struct NetImpl : torch::nn::Module {
+  NetImpl() {
+    register_module("first", first);
+    register_module("norm", norm);
+    register_module("second", second);
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return second(norm(torch::relu(first(x)))); }
+  torch::nn::Linear first{6, 8};
+  torch::nn::LayerNorm norm{torch::nn::LayerNormOptions({8})};
+  torch::nn::Linear second{8, 3};
+};
+TORCH_MODULE(Net);
+
+// LibTorch has one random generator for all threads.
+template <typename Make>
+auto seeded(uint64_t seed, const Make& make) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  torch::manual_seed(seed);
+  return make();
+}
+
+struct Samples {
+  torch::Tensor x;
+  torch::Tensor y;
+
+  Samples part(int rank, int world) const {
+    const int64_t each = x.size(0) / world;
+    return {x.slice(0, rank * each, (rank + 1) * each), y.slice(0, rank * each, (rank + 1) * each)};
+  }
+};
+
+Samples samples_of(int64_t count, uint64_t seed) {
+  return seeded(seed, [&] {
+    return Samples{torch::randn({count, 6}), torch::randint(3, {count}, torch::kLong)};
+  });
+}
+
+Net net_of(uint64_t seed) {
+  return seeded(seed, [] { return Net(); });
+}
+
+torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& y) {
+  return torch::cross_entropy_loss(scores, y);
+}
+
+std::vector<torch::Tensor> gradients_on_one_worker(const Samples& samples) {
+  Net net = net_of(1);
+  loss_of(net(samples.x), samples.y).backward();
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : net->parameters()) gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+void expect_gradients(const torch::nn::Module& net, const std::vector<torch::Tensor>& expected,
+                      double tolerance = 1e-6) {
+  const auto named = net.named_parameters();
+  for (size_t i = 0; i < named.size(); ++i)
+    EXPECT_TRUE(torch::allclose(named[i].value().grad(), expected[i], tolerance, tolerance))
+        << named[i].key();
+}
+
+TEST(Ddp, GivesEveryWorkerTheGradientsOfTheJoinedBatch) {
+  const Samples samples = samples_of(12, 7);
+  const auto expected = gradients_on_one_worker(samples);
+  for (const int world : {1, 2, 3, 4})
+    as_workers(world, [&](World everyone) {
+      Net net = net_of(1 + static_cast<uint64_t>(everyone.rank()));  // rank 0's is the one
+      DistributedDataParallel ddp(net, everyone);
+      const Samples mine = samples.part(everyone.rank(), world);
+      for (int pass = 0; pass < 3; ++pass) {  // buckets are cut anew after the first
+        net->zero_grad();
+        loss_of(ddp.forward(mine.x), mine.y).backward();
+        expect_gradients(*net, expected);
+      }
+    });
+}
+
+TEST(Ddp, CutsGradientsIntoAsManyBucketsAsAsked) {
+  const Samples samples = samples_of(8, 7);
+  const auto expected = gradients_on_one_worker(samples);
+  as_workers(2, [&](World everyone) {
+    Net net = net_of(1);
+    DistributedDataParallel ddp(net, everyone, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+    const Samples mine = samples.part(everyone.rank(), 2);
+    for (int pass = 0; pass < 2; ++pass) {
+      for (auto& parameter : net->parameters()) parameter.mutable_grad().reset();
+      loss_of(ddp.forward(mine.x), mine.y).backward();
+      expect_gradients(*net, expected);
+    }
+  });
+}
+
+TEST(Ddp, TrainsAllWorkersToTheSameBits) {
+  const Samples samples = samples_of(32, 3);
+  std::vector<torch::Tensor> results(3);
+  as_workers(3, [&](World everyone) {
+    Net net = net_of(static_cast<uint64_t>(everyone.rank()));
+    DistributedDataParallel ddp(net, everyone);
+    torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    const Samples mine = samples.part(everyone.rank(), 3);
+    for (int step = 0; step < 10; ++step) {
+      optimizer.zero_grad();
+      loss_of(ddp.forward(mine.x), mine.y).backward();
+      ddp.clip_gradient_norm(0.5);
+      optimizer.step();
+    }
+    results[static_cast<size_t>(everyone.rank())] =
+        torch::nn::utils::parameters_to_vector(net->parameters()).detach();
+  });
+  EXPECT_TRUE(torch::equal(results[0], results[1]));
+  EXPECT_TRUE(torch::equal(results[0], results[2]));
+}
+
+TEST(Ddp, AddsUpGradientsWhileItIsTold) {
+  const Samples samples = samples_of(16, 5);
+  as_workers(2, [&](World everyone) {
+    const Samples mine = samples.part(everyone.rank(), 2);
+    const Samples half = mine.part(0, 2);
+    const Samples rest = mine.part(1, 2);
+    Net net = net_of(1);
+    DistributedDataParallel ddp(net, everyone);
+    for (int pass = 0; pass < 2; ++pass) {
+      net->zero_grad();
+      {
+        const auto scope = ddp.no_sync();
+        (loss_of(ddp.forward(half.x), half.y) / 2).backward();
+      }
+      (loss_of(ddp.forward(rest.x), rest.y) / 2).backward();
+      expect_gradients(*net, gradients_on_one_worker(samples), 1e-5);
+    }
+  });
+}
+
+struct ForkImpl : torch::nn::Module {
+  ForkImpl() {
+    register_module("left", left);
+    register_module("right", right);
+    register_module("idle", idle);
+  }
+  torch::Tensor forward(const torch::Tensor& x, bool go_left) {
+    return go_left ? left(x) : right(x);
+  }
+  torch::nn::Linear left{6, 3}, right{6, 3}, idle{6, 3};
+};
+TORCH_MODULE(Fork);
+
+TEST(Ddp, FindsParametersThatAreNotUsed) {
+  const Samples samples = samples_of(8, 2);
+  as_workers(2, [&](World everyone) {
+    Fork net = seeded(1, [] { return Fork(); });
+    DistributedDataParallel ddp(net, everyone, {.unused = Unused::find});
+    for (int pass = 0; pass < 3; ++pass) {
+      for (auto& parameter : net->parameters()) parameter.mutable_grad().reset();
+      loss_of(ddp.forward(samples.x, everyone.rank() == 0), samples.y).backward();
+      EXPECT_TRUE(net->left->weight.grad().defined());
+      EXPECT_TRUE(net->right->weight.grad().defined());
+      EXPECT_FALSE(net->idle->weight.grad().defined());
+      Fork alone = seeded(1, [] { return Fork(); });
+      loss_of(alone(samples.x, true), samples.y).backward();
+      EXPECT_TRUE(torch::allclose(net->left->weight.grad(), alone->left->weight.grad() / 2));
+    }
+  });
+}
+
+TEST(Ddp, NamesAParameterThatIsNotUsedOnAllWorkers) {
+  const Samples samples = samples_of(8, 2);
+  const auto errors = errors_of_workers(2, [&](World everyone) {
+    Fork net = seeded(1, [] { return Fork(); });
+    DistributedDataParallel ddp(net, everyone);
+    loss_of(ddp.forward(samples.x, true), samples.y).backward();
+  });
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find("'right.weight' and 3 more got no gradient on rank"), std::string::npos)
+        << error;
+    EXPECT_NE(error.find("Unused::find"), std::string::npos) << error;
+  }
+}
+
+TEST(Ddp, LetsWorkersHaveFewerBatches) {
+  std::vector<torch::Tensor> results(3);
+  as_workers(3, [&](World everyone) {
+    Net net = net_of(1);
+    DistributedDataParallel ddp(net, everyone);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    const int batches = everyone.rank() * 2;  // 0, 2 and 4
+    ddp.join([&] {
+      for (int i = 0; i < batches; ++i) {
+        const Samples batch = samples_of(4, static_cast<uint64_t>(10 * i + everyone.rank()));
+        optimizer.zero_grad();
+        loss_of(ddp.forward(batch.x), batch.y).backward();
+        optimizer.step();
+      }
+    });
+    results[static_cast<size_t>(everyone.rank())] =
+        torch::nn::utils::parameters_to_vector(net->parameters()).detach();
+  });
+  EXPECT_TRUE(torch::equal(results[0], results[2]));
+  EXPECT_TRUE(torch::equal(results[1], results[2]));
+}
+
+struct EmbeddedImpl : torch::nn::Module {
+  EmbeddedImpl() { register_module("words", words); }
+  torch::Tensor forward(const torch::Tensor& x) { return words(x); }
+  torch::nn::Embedding words{torch::nn::EmbeddingOptions(10, 4).sparse(true)};
+};
+TORCH_MODULE(Embedded);
+
+TEST(Ddp, RefusesSparseGradientsByName) {
+  const auto errors = errors_of_workers(2, [&](World everyone) {
+    Embedded net;
+    DistributedDataParallel ddp(net, everyone);
+    ddp.forward(torch::tensor({1, 2})).sum().backward();
+  });
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("parameter 'words.weight' has a sparse gradient"), std::string::npos)
+        << error;
+}
+
+TEST(Ddp, NamesTheFirstDifferenceBetweenModels) {
+  const auto errors = errors_of_workers(2, [&](World everyone) {
+    torch::nn::Linear net(4, everyone.rank() == 0 ? 3 : 2);
+    DistributedDataParallel ddp(net, everyone);
+  });
+  for (const std::string& error : errors)
+    EXPECT_EQ(error,
+              "ranks disagree on parameter 'weight': rank 0 has Float 3x4, rank 1 has Float 2x4");
+}
+
+TEST(Ddp, KeepsBuffersAlikeOrLetsThemBe) {
+  for (const Buffers buffers : {Buffers::broadcast, Buffers::keep})
+    as_workers(2, [&](World everyone) {
+      torch::nn::BatchNorm1d norm(6);
+      DistributedDataParallel ddp(norm, everyone, {.buffers = buffers});
+      const auto batch = samples_of(8, static_cast<uint64_t>(everyone.rank())).x;
+      ddp.forward(batch);
+      torch::Tensor before = norm->running_mean.clone();
+      norm->eval();
+      ddp.forward(batch);  // nothing is sent in evaluation
+      EXPECT_TRUE(torch::equal(before, norm->running_mean));
+      norm->train();
+      ddp.forward(torch::zeros({8, 6}));  // every mean is 0: running means shrink by a tenth
+      torch::Tensor other = before * 0.9;
+      everyone.broadcast(other, 0);
+      const bool as_rank_0 = torch::allclose(norm->running_mean, other);
+      EXPECT_EQ(as_rank_0, buffers == Buffers::broadcast || everyone.rank() == 0);
+    });
+}
+
+TEST(Ddp, SaysWhoMadeTheOthersWait) {
+  const Samples samples = samples_of(8, 2);
+  as_workers(2, [&](World everyone) {
+    Net net = net_of(1);
+    DistributedDataParallel ddp(net, everyone);
+    for (int step = 0; step < 5; ++step) {
+      const torch::Tensor loss = loss_of(ddp.forward(samples.x), samples.y);
+      if (everyone.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      loss.backward();
+    }
+    const StragglerReport report = ddp.stragglers();
+    EXPECT_EQ(report.steps, 5);
+    EXPECT_EQ(report.ranks[1].steps_late, 5);
+    EXPECT_GT(report.ranks[1].seconds_caused, 0.08);
+    EXPECT_NE(report.text().find("rank 1 was last in 5 of 5 steps"), std::string::npos);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/world_of.h"
+#include "transport/carriers.h"
+#include "transport/ranks.h"
+
+namespace lockstep {
+
+/// Threads play workers that share memory; what each threw, "" where all went well. Nobody leaves
+/// before all are done.
+inline std::vector<std::string> errors_of_workers(int count,
+                                                  const std::function<void(World)>& worker_main) {
+  return transport::errors_of_ranks(count, [&](transport::Rendezvous& rendezvous) {
+    World world = world_of(std::make_unique<collective::Communicator>(
+                               transport::connect_over("shm", rendezvous),
+                               collective::CommunicatorOptions{.timeout_seconds = 20}),
+                           rendezvous.rank());
+    std::exception_ptr thrown;
+    try {
+      worker_main(world);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    rendezvous.gather("");
+    if (thrown) std::rethrow_exception(thrown);
+  });
+}
+
+inline void as_workers(int count, const std::function<void(World)>& worker_main) {
+  EXPECT_EQ(errors_of_workers(count, worker_main), transport::no_errors(count));
+}
+
+}  // namespace lockstep
