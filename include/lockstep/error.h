@@ -30,12 +30,16 @@ class BadInput : public Error {
   int exit_code() const override { return 2; }
 };
 
+/// The exit code of a worker that ends because of others (sysexits.h: try again later).
+inline constexpr int kLostOthers = 75;
+
 /// A worker is gone: its process died, its connection broke, or its host fell silent.
 class PeerLost : public Error {
  public:
   PeerLost(int rank, const std::string& message) : Error(message), rank_(rank) {}
 
   int rank() const { return rank_; }
+  int exit_code() const override { return kLostOthers; }
 
  private:
   int rank_;
@@ -48,6 +52,7 @@ class Timeout : public Error {
       : Error(message), ranks_(std::move(ranks)) {}
 
   const std::vector<int>& ranks() const { return ranks_; }
+  int exit_code() const override { return kLostOthers; }
 
  private:
   std::vector<int> ranks_;

@@ -1,20 +1,20 @@
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "base/nearest.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/placement_flags.h"
 #include "collective/benchmark.h"
 #include "launch/connect.h"
 #include "launch/group.h"
 #include "launch/job.h"
-#include "launch/workers.h"
 #include "lockstep/error.h"
 #include "sim/calibrate.h"
 #include "sim/simulate.h"
@@ -30,12 +30,12 @@ using collective::Communicator;
 
 struct BenchFlags {
   std::string operation;
-  int workers = 2;
+  std::optional<int> workers;
   std::string first = "1KiB";
   std::string last = "64MiB";
   int factor = 4;
   std::string algorithm = "auto";
-  std::string transport = "shm";
+  std::string transport = "auto";
   std::string type = "f32";
   std::string redop = "sum";
   int batches = 10;
@@ -55,7 +55,12 @@ struct Task {
 };
 
 std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective collective) {
-  if (collective != Collective::all_reduce) return {"auto"};
+  if (collective != Collective::all_reduce) {
+    if (flags.algorithm != "auto")
+      throw BadInput("--algorithm {}: only all_reduce has several; {} has one", flags.algorithm,
+                     flags.operation);
+    return {"auto"};
+  }
   if (flags.algorithm == "all") {
     std::vector<std::string> all = collective::algorithm_names();
     if (flags.transport == "mpi") all.emplace_back("engine");
@@ -73,7 +78,6 @@ std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective colle
 
 Task task_of(const BenchFlags& flags) {
   Task task{.collective = collective::parse_collective(flags.operation)};
-  launch::check_transport(flags.transport);
   task.algorithms = algorithms_of(flags, task.collective);
   const auto element = static_cast<int64_t>(bytes_of(parse_type(flags.type)));
   parse_operation(flags.redop);
@@ -85,8 +89,8 @@ Task task_of(const BenchFlags& flags) {
   if (!(flags.silence >= 0.1 && flags.silence <= 3600))
     throw BadInput("--silence {}: expected 0.1 to 3600 seconds", flags.silence);
   if (flags.batches < 1) throw BadInput("--batches {}: expected at least 1", flags.batches);
-  if (flags.workers < 1 || flags.workers > 256)
-    throw BadInput("-n {}: expected 1 to 256 workers", flags.workers);
+  if (flags.workers && (*flags.workers < 1 || *flags.workers > 256))
+    throw BadInput("-n {}: expected 1 to 256 workers", *flags.workers);
   if (last < element)
     throw BadInput("-e {}: expected at least an element of {}", flags.last, flags.type);
   for (int64_t size = std::max(element, first / element * element); size <= last;
@@ -177,7 +181,8 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
   const bool speaks = group.rank() == 0;
   if (speaks && !flags.json) print_head(flags, group);
   int64_t wrong = 0;
-  for (const int64_t bytes : task.sizes)
+  for (const int64_t bytes : task.sizes) {
+    std::map<double, std::string> by_time;
     for (const std::string& name : task.algorithms) {
       const Algorithm algorithm =
           name == "auto" ? chosen(bytes) : collective::parse_algorithm(name);
@@ -195,36 +200,40 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
       if (speaks)
         print_row(flags, task, shown, bytes, group.world(), result,
                   predict(network, task, algorithm, group.world(), bytes));
+      by_time.try_emplace(result.seconds, shown);
       wrong += result.wrong;
     }
+    if (speaks && !flags.json && by_time.size() > 1)
+      fmt::print("# fastest for {}: {}\n", format_bytes(bytes), by_time.begin()->second);
+  }
   if (wrong > 0) throw Error(fmt::format("{} elements are wrong", wrong));
   return 0;
 }
 
-std::string random_key() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+// What is measured where nobody says: what the launcher suggests.
+std::string transport_of(const BenchFlags& flags, const std::optional<launch::Job>& job) {
+  if (flags.transport != "auto") {
+    launch::check_transport(flags.transport);
+    return flags.transport;
+  }
+  if (!job) return "shm";
+  return job->by_mpi ? "mpi" : "hybrid";
 }
 
-int bench(const BenchFlags& flags) {
+int bench(BenchFlags flags) {
+  const auto job = launch::job_from_environment();
+  flags.transport = transport_of(flags, job);
   const Task task = task_of(flags);
-  if (const auto job = launch::job_from_environment()) return work(flags, task, *job);
+  if (job && flags.workers && *flags.workers != job->world)
+    throw BadInput("-n {}: {} says that there are {} workers; leave -n out", *flags.workers,
+                   job->launcher, job->world);
+  if (job) return work(flags, task, *job);
+  const int workers = flags.workers.value_or(2);
   if (flags.transport == "mpi" || flags.transport == "hybrid-mpi")
     throw BadInput("--transport {}: start it by mpirun, as in: mpirun -n {} lockstep bench {} ...",
-                   flags.transport, flags.workers, flags.operation);
-  const launch::Job job{.world = flags.workers,
-                        .master_port = static_cast<uint16_t>(launch::free_port()),
-                        .key = random_key()};
-  const auto endings = launch::run_workers(flags.workers, [&](int rank) {
-    launch::Job mine = job;
-    mine.rank = mine.local_rank = rank;
-    return work(flags, task, mine);
-  });
-  if (const launch::Ending* const failure = launch::first_failure(endings)) {
-    fmt::print(stderr, "lockstep: {}\n", failure->text());
-    return failure->exit_code();
-  }
-  return 0;
+                   flags.transport, workers, flags.operation);
+  return run_placed({.workers = workers}, launch::Prefixed::others,
+                    [&](const launch::Job& mine) { return work(flags, task, mine); });
 }
 
 }  // namespace
@@ -246,7 +255,8 @@ Command add_bench(CLI::App& parent) {
                   "of all_reduce: auto (default), all, engine (of mpi), or names with commas")
       ->type_name("NAMES");
   app->add_option("--transport", flags->transport,
-                  fmt::format("{} (default shm)", fmt::join(launch::transport_names(), ", ")))
+                  fmt::format("{} (default: shm; under mpirun mpi)",
+                              fmt::join(launch::transport_names(), ", ")))
       ->type_name("NAME");
   app->add_option("--type", flags->type,
                   fmt::format("{} (default f32)", fmt::join(type_names(), ", ")))
@@ -266,11 +276,14 @@ Command add_bench(CLI::App& parent) {
   app->add_flag("--verbose", flags->verbose, "say what auto measured");
   app->add_flag("--json", flags->json, "one JSON object a line");
   app->footer(
-      "The columns are those of nccl-tests. The limit is what the workers reach, all at once, "
-      "when\n"
-      "each reads and writes as many bytes as a bucket has.\n"
+      "size, count, type, redop, time, algbw (bytes / time), busbw and #wrong are those of\n"
+      "nccl-tests. The limit is what the workers reach, all at once,\n"
+      "when each reads and writes as many bytes as a bucket has; more than 100 % of it means that\n"
+      "buckets stayed in caches (see --fresh). predicted is the simulator's time, on a network\n"
+      "measured at the start. Sizes are in powers of two: 1M is 1,048,576 bytes.\n"
       "Under torchrun's variables, mpirun or srun the job's workers are used, none are started.\n"
       "Examples:\n"
+      "  RANK=0 WORLD_SIZE=2 MASTER_ADDR=node1 LOCKSTEP_JOB_KEY=... lockstep bench all_reduce\n"
       "  lockstep bench all_reduce -n 2 -b 1K -e 64M --algorithm all\n"
       "  lockstep bench all_reduce -n 4 --transport tcp --verbose\n"
       "  mpirun -n 2 lockstep bench all_reduce --transport mpi --algorithm butterfly,engine");

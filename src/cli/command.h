@@ -15,6 +15,7 @@ struct Command {
 Command add_train(CLI::App& parent);
 Command add_explain(CLI::App& parent);
 Command add_bench(CLI::App& parent);
+Command add_run(CLI::App& parent);
 
 /// `lockstep data` has subcommands of its own: list, get, check.
 std::vector<Command> add_data(CLI::App& parent);

@@ -162,6 +162,9 @@ std::string describe(const ExplainFlags& flags) {
   if (flags.overhead_us > 0)
     text +=
         fmt::format("\n{} us of processor time for each message, at both ends", flags.overhead_us);
+  else
+    text +=
+        "\nmessages take no processor time: see --overhead; lockstep bench --verbose measures it";
   if (flags.reduce_gigabytes) text += fmt::format("\nfolds at {} GB/s", *flags.reduce_gigabytes);
   if (const int64_t eager = parse_bytes(flags.eager); eager > 0)
     text += fmt::format("\nmessages up to {} do not wait for their receiver", format_bytes(eager));
@@ -190,8 +193,8 @@ int explain(const ExplainFlags& flags) {
       flags.algorithm ? std::vector{*flags.algorithm} : collective::algorithm_names();
   if (!flags.json)
     fmt::print("{}\n\n{:<17} {:>6} {:>11} {:>12} {:>11} {:>7}   {}\n", describe(flags), "algorithm",
-               "rounds", "messages", "sent at most", "time", "busiest",
-               "formula on a plain switch");
+               "rounds", "messages", "most by one", "time", "busiest",
+               "formula on a plain switch, powers of two");
   for (const std::string& name : names) {
     const Timing timing = simulate(plan_of(name, flags), kElementBytes, network);
     if (flags.json)
@@ -242,8 +245,10 @@ Command add_explain(CLI::App& parent) {
   app->add_option("--svg", flags->svg, "draw the rounds into this file")->type_name("FILE");
   app->add_flag("--json", flags->json, "one JSON object a line");
   app->footer(
-      "Times are of a simulated network; docs/algorithms.md says what it models. 'busiest' is the\n"
-      "share of the time that the busiest link carries something.\n"
+      "Times are of a simulated network; docs/algorithms.md says what it models. 'most by one' "
+      "are\n"
+      "the bytes that the worker with most to send sends; 'busiest' is the share of the time that\n"
+      "the busiest link carries something.\n"
       "Examples:\n"
       "  lockstep explain all_reduce -n 8\n"
       "  lockstep explain all_reduce -n 4 --bytes 4KiB --latency 20 --bandwidth 10\n"

@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
       "More about a command:  lockstep COMMAND --help");
   std::vector<Command> commands = add_data(app);
   commands.insert(commands.begin(), add_train(app));
+  commands.insert(commands.begin() + 1, add_run(app));
   commands.push_back(add_bench(app));
   commands.push_back(add_explain(app));
   app.require_subcommand(0, 1);

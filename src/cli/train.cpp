@@ -12,10 +12,14 @@
 
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/placement_flags.h"
 #include "cli/settings.h"
+#include "launch/group.h"
+#include "launch/job.h"
 #include "lockstep/error.h"
 #include "observe/events.h"
 #include "observe/progress.h"
+#include "parallel/world_of.h"
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
@@ -46,6 +50,10 @@ void stop_on_signals() {
   signal(SIGPIPE, SIG_IGN);  // a viewer that went away is no reason to stop training
 }
 
+void tell(const std::string& message) {
+  std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
+}
+
 // A flag that is short for a recipe key.
 struct KeyFlag {
   std::string flag;
@@ -61,13 +69,17 @@ struct TrainFlags {
       {"--data", "data.name", "NAME", "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR", {}},
       {"--model", "model.name", "NAME", "convnet, mlp, logistic, resnet18, resnet20, ...", {}},
       {"--weights", "model.weights", "FILE", "start from these weights (safetensors)", {}},
-      {"--batch", "train.batch", "N", "samples a step", {}},
+      {"--batch", "train.batch", "N", "samples a step, over all workers", {}},
+      {"--shards", "train.shards", "N", "slices of a batch; a worker computes one or more", {}},
       {"--epochs", "train.epochs", "N", "passes over the training split", {}},
       {"--steps", "train.steps", "N", "end after this many steps instead of by epochs", {}},
       {"--lr", "optimizer.lr", "RATE", "highest learning rate", {}},
       {"--seed", "train.seed", "N", "every random number follows from this", {}},
   };
   std::vector<std::string> settings;
+  launch::PlacementFlags placement;
+  std::string transport = "auto";
+  std::string algorithm = "auto";
   std::optional<std::string> out;
   bool resume = false;
   bool json = false;
@@ -182,23 +194,59 @@ int show_result(const Json& last, const TrainFlags& flags) {
   return stop_signal == 0 ? 0 : 128 + stop_signal;
 }
 
-int train_and_tell(const TrainFlags& flags) {
-  const Recipe recipe = flags.resume ? recipe_to_resume(flags) : recipe_from(flags, {});
-  if (flags.print_recipe) {
-    fmt::print("{}", to_toml(recipe));
-    return 0;
-  }
-  if (flags.resume)
-    if (const auto end = finished_run(*flags.out)) return show_result(*end, flags);
-  stop_on_signals();
-  train::Trainer trainer(recipe);
+// Rank 0 keeps the record and draws; the others say nothing unless something fails.
+int train_as_rank_0(const TrainFlags& flags, const Recipe& recipe, train::Trainer& trainer,
+                    const train::Trainer::Limits& limits) {
   const train::RunFolder folder = open_folder(flags, recipe);
   observe::EventLog events(folder.events());
   observe::Progress progress(stderr);
   events.listen([&](const Json& event) { progress.show(event); });
-  train::Trainer::Limits limits{.stop = &stop_asked};
-  if (flags.stop_at_step) limits.stop_at_step = *flags.stop_at_step;
-  return show_result(trainer.run(folder, events, limits), flags);
+  return show_result(trainer.run(&folder, events, limits), flags);
+}
+
+int train_as_other(train::Trainer& trainer, const train::Trainer::Limits& limits) {
+  observe::EventLog nowhere;
+  const Json last = trainer.run(nullptr, nowhere, limits);
+  return last["event"] == "end" || stop_signal == 0 ? 0 : 128 + stop_signal;
+}
+
+int work(const TrainFlags& flags, const Recipe& recipe, const launch::Job& job) {
+  stop_on_signals();
+  World world =
+      world_of(launch::join_group(
+                   job, {.connect = {.transport = launch::resolve_transport(flags.transport, job)},
+                         .algorithm = flags.algorithm,
+                         .tell = tell}),
+               job.local_rank);
+  try {
+    train::Trainer trainer(recipe, world);
+    train::Trainer::Limits limits{.stop = &stop_asked};
+    if (flags.stop_at_step) limits.stop_at_step = *flags.stop_at_step;
+    return world.rank() == 0 ? train_as_rank_0(flags, recipe, trainer, limits)
+                             : train_as_other(trainer, limits);
+  } catch (const std::exception& error) {
+    world.abort(error.what());
+    throw;
+  }
+}
+
+int train_and_tell(const TrainFlags& flags) {
+  const std::optional<launch::Job> job = launch::job_from_environment();
+  const bool keeps_record = !job || job->rank == 0;
+  const Recipe recipe =
+      flags.resume && keeps_record ? recipe_to_resume(flags) : recipe_from(flags, {});
+  if (flags.print_recipe) {
+    fmt::print("{}", to_toml(recipe));
+    return 0;
+  }
+  launch::check_algorithm(flags.algorithm, flags.transport);
+  if (flags.resume && keeps_record)
+    if (const auto end = finished_run(*flags.out)) return show_result(*end, flags);
+  if (job) return work(flags, recipe, *job);
+  if (flags.placement.workers == 1 && flags.placement.nodes == 1)
+    return work(flags, recipe, {.launcher = "nobody"});
+  return run_placed(flags.placement, launch::Prefixed::others,
+                    [&](const launch::Job& mine) { return work(flags, recipe, mine); });
 }
 
 }  // namespace
@@ -213,6 +261,14 @@ Command add_train(CLI::App& parent) {
   app->add_option("--set", flags->settings, "any recipe key: --set optimizer.momentum=0.95")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
+  add_placement_flags(*app, flags->placement);
+  app->add_option("--transport", flags->transport,
+                  fmt::format("{} or auto (default)", fmt::join(launch::transport_names(), ", ")))
+      ->type_name("NAME");
+  app->add_option("--algorithm", flags->algorithm,
+                  fmt::format("of all_reduce: {}, engine or auto (default)",
+                              fmt::join(collective::algorithm_names(), ", ")))
+      ->type_name("NAME");
   app->add_option(
          "--out", flags->out,
          "the run's folder (default: runs/NAME-N, where NAME is the recipe's, else DATA-MODEL)")
@@ -228,6 +284,7 @@ Command add_train(CLI::App& parent) {
       "Ctrl-C ends after the step under way, with a checkpoint.\n"
       "Examples:\n"
       "  lockstep train recipes/fashion-convnet.toml\n"
+      "  lockstep train recipes/fashion-convnet.toml --workers 2\n"
       "  lockstep train --data cifar10 --model resnet20 --epochs 2 --out runs/first\n"
       "  lockstep train --resume --out runs/first\n"
       "  lockstep train --model resnet20 --data cifar10 --print-recipe > mine.toml\n"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/range.h"
 #include "collective/fold/half.h"
-#include "collective/plan/slice.h"
 #include "lockstep/error.h"
 
 namespace lockstep::collective {

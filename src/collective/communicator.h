@@ -49,7 +49,7 @@ struct CommunicatorOptions {
 /// equal counts, types and operations; where they differ, they throw Mismatch.
 ///
 /// Everything works in place. Where a collective has a part per rank, slice r of the buffer
-/// (collective/slice.h) is rank r's.
+/// (base/range.h) is rank r's.
 ///
 /// `all_reduce_async` returns at once; what was started runs in the order started, also with what
 /// is called later. After an error a communicator throws that error whatever is asked of it.

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/range.h"
 #include "collective/communicator.h"
-#include "collective/plan/slice.h"
 
 namespace lockstep::collective {
 namespace {

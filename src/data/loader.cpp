@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/range.h"
 #include "data/order.h"
 #include "data/prefetcher.h"
 #include "data/sample_writer.h"
@@ -26,6 +27,10 @@ void require_usable(const Dataset& dataset, const LoaderOptions& options) {
         "batch {}: larger than the training set of {} samples; use a batch of at most "
         "{}, or more data",
         options.batch, dataset.size(), dataset.size());
+  const Share& share = options.share;
+  if (share.first < 0 || share.first >= share.end || share.end > share.of)
+    throw BadInput("share {} .. {} of {}: expected slices of the batch", share.first, share.end,
+                   share.of);
   if (options.prefetch < 0 || options.prefetch > 1024)
     throw BadInput("prefetch {}: expected 0 to 1024 batches", options.prefetch);
   require_whole(dataset);
@@ -67,8 +72,11 @@ class Loader::Pipeline {
       fill_epoch_order(order_, options_.order, options_.seed, at.epoch);
       order_epoch_ = at.epoch;
     }
-    const int64_t first = at.index * options_.batch;
-    const int64_t count = std::min(options_.batch, dataset_.size() - first);
+    const int64_t whole = std::min(options_.batch, dataset_.size() - at.index * options_.batch);
+    const Share& share = options_.share;
+    const int64_t begin = slice(whole, share.of, share.first).begin;
+    const int64_t count = slice(whole, share.of, share.end - 1).end - begin;
+    const int64_t first = at.index * options_.batch + begin;
     const int64_t per_sample = elements(dataset_.shape);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t sample = order_[static_cast<size_t>(first + i)];
@@ -77,7 +85,11 @@ class Loader::Pipeline {
       writer_.write(at.epoch, sample, buffer.values.data() + i * per_sample);
     }
     const auto used = static_cast<size_t>(count);
-    buffer.batch = {at.epoch, at.index, std::span(buffer.samples).first(used),
+    buffer.batch = {at.epoch,
+                    at.index,
+                    whole,
+                    begin,
+                    std::span(buffer.samples).first(used),
                     std::span(buffer.values).first(used * static_cast<size_t>(per_sample)),
                     std::span(buffer.labels).first(used)};
   }

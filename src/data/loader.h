@@ -34,6 +34,13 @@ Normalization measure_normalization(const Dataset& dataset);
 enum class Order { shuffled, sequential };
 enum class LastBatch { keep, drop };
 
+/// Slices `first` .. `end`-1 of a batch cut into `of`: what one worker reads of it.
+struct Share {
+  int64_t first = 0;
+  int64_t end = 1;
+  int64_t of = 1;
+};
+
 struct LoaderOptions {
   int64_t batch = 32;
   Order order = Order::shuffled;
@@ -42,6 +49,7 @@ struct LoaderOptions {
   Augment augment;
   /// Empty: bytes are read as 0..1 and floats as they are.
   Normalization normalization;
+  Share share;
   /// Batches made ready ahead of the one in use.
   int64_t prefetch = 3;
 };
@@ -50,6 +58,8 @@ struct LoaderOptions {
 struct Batch {
   int64_t epoch = 0;
   int64_t index = 0;                 ///< within the epoch
+  int64_t whole = 0;                 ///< samples of the whole batch, of which this may be a share
+  int64_t begin = 0;                 ///< where in the whole batch the share begins
   std::span<const int64_t> samples;  ///< positions in the data set
   std::span<float> values;           ///< samples one after another
   std::span<int64_t> labels;

@@ -4,6 +4,7 @@
 
 #include "base/nearest.h"
 #include "lockstep/error.h"
+#include "transport/alone.h"
 #include "transport/hybrid.h"
 #include "transport/mpi.h"
 #include "transport/shm/shm.h"
@@ -67,6 +68,7 @@ std::string resolve_transport(const std::string& name, const Job& job) {
 
 std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options) {
   check_transport(options.transport);
+  if (job.world == 1 && !uses_mpi(options.transport)) return transport::connect_alone();
   const std::unique_ptr<Rendezvous> all = meet(job, options);
   agree_on(options, *all);
   const transport::ShmOptions shm{.silence_seconds = options.silence_seconds};

@@ -45,7 +45,7 @@ EventLog::EventLog(std::filesystem::path path) : path_(std::move(path)) {
 }
 
 EventLog::~EventLog() {
-  close(descriptor_);
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
 void EventLog::listen(std::function<void(const Json&)> listener) {
@@ -55,7 +55,7 @@ void EventLog::listen(std::function<void(const Json&)> listener) {
 void EventLog::write(Json event) {
   event["time"] = now();
   const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  for (std::string_view rest = line; !rest.empty();) {
+  for (std::string_view rest = line; descriptor_ >= 0 && !rest.empty();) {
     const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0)

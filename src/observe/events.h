@@ -23,6 +23,8 @@ class EventLog {
   /// Adds to the file when it is there already (a resumed run goes on with its story); a torn last
   /// line is cut off first.
   explicit EventLog(std::filesystem::path path);
+  /// Writes nowhere: what workers other than the first have to say is the same.
+  EventLog() = default;
   ~EventLog();
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;

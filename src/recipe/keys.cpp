@@ -79,6 +79,8 @@ std::vector<Key> keys(Recipe& r) {
        "start from this safetensors file instead of random weights"},
 
       {"train.batch", &r.train.batch, "samples a step", 1, kMany},
+      {"train.shards", &r.train.shards,
+       "equal slices of a batch, of which a worker computes one or more; 0: up to 8", 0, 65536},
       {"train.epochs", &r.train.epochs, "passes over the training split", 1, 1e6},
       {"train.steps", &r.train.steps, "end after this many steps instead; 0 goes by epochs", 0,
        kMany},

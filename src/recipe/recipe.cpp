@@ -210,6 +210,16 @@ void validate(const Recipe& recipe) {
   for (const Key& key : keys(copy)) check(key, "");
   if (recipe.schedule.name == "step" && recipe.schedule.milestones.empty())
     throw BadInput("schedule.name = \"step\": needs schedule.milestones, such as [80, 120]");
+  if (recipe.train.batch % shards_of(recipe) != 0)
+    throw BadInput("train.shards = {}: train.batch = {} cannot be cut into so many equal slices",
+                   recipe.train.shards, recipe.train.batch);
+}
+
+int64_t shards_of(const Recipe& recipe) {
+  if (recipe.train.shards > 0) return recipe.train.shards;
+  int64_t shards = 8;
+  while (recipe.train.batch % shards != 0) --shards;
+  return shards;
 }
 
 std::vector<std::string> without_effect(const Recipe& recipe) {
@@ -241,16 +251,22 @@ std::string to_toml(const Recipe& recipe) {
   return toml;
 }
 
+std::vector<std::pair<std::string, std::string>> result_values(const Recipe& recipe) {
+  Recipe copy = recipe;
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Key& key : keys(copy))
+    if (key.role == Key::Role::result) values.emplace_back(key.name, value_text(key));
+  return values;
+}
+
 std::vector<std::string> differences(const Recipe& now, const Recipe& before) {
-  Recipe now_copy = now;
-  Recipe before_copy = before;
-  const std::vector<Key> ours = keys(now_copy);
-  const std::vector<Key> theirs = keys(before_copy);
+  const auto ours = result_values(now);
+  const auto theirs = result_values(before);
   std::vector<std::string> found;
   for (size_t i = 0; i < ours.size(); ++i)
-    if (ours[i].role == Key::Role::result && value_text(ours[i]) != value_text(theirs[i]))
+    if (ours[i] != theirs[i])
       found.push_back(
-          fmt::format("{}: {}, was {}", ours[i].name, value_text(ours[i]), value_text(theirs[i])));
+          fmt::format("{}: {}, was {}", ours[i].first, ours[i].second, theirs[i].second));
   return found;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/loader.h"
@@ -30,6 +31,7 @@ struct Recipe {
 
   struct Train {
     int64_t batch = 128;
+    int64_t shards = 0;
     int64_t epochs = 10;
     int64_t steps = 0;
     int64_t seed = 1;
@@ -59,11 +61,18 @@ void set(Recipe& recipe, std::string_view key, std::string_view value);
 /// Throws BadInput naming the first key whose value cannot be, such as a batch under 1.
 void validate(const Recipe& recipe);
 
+/// Into how many shards a global batch is cut: train.shards, or by default the largest number up to
+/// 8 that divides the batch.
+int64_t shards_of(const Recipe& recipe);
+
 /// Keys that are set but change nothing: "schedule.milestones: cosine has none".
 std::vector<std::string> without_effect(const Recipe& recipe);
 
 /// The whole recipe as TOML, every key with its meaning beside it.
 std::string to_toml(const Recipe& recipe);
+
+/// The keys that change the result, with their values as text.
+std::vector<std::pair<std::string, std::string>> result_values(const Recipe& recipe);
 
 /// The keys that change the result and differ: "train.batch: 128, was 64".
 std::vector<std::string> differences(const Recipe& now, const Recipe& before);

@@ -54,7 +54,7 @@ double shared_processors(Communicator& group) {
 // Seconds in which every rank sends a message to the next: the best of a few, after rests in which
 // links gather what they let pass at once.
 double measure_long(Communicator& group, const transport::Memory& memory, size_t bytes) {
-  constexpr int kTries = 4;
+  constexpr int kTries = 8;
   constexpr std::chrono::milliseconds kRest(3);
   const int world = group.world();
   const transport::Outgoing out{(group.rank() + 1) % world, memory.data.get(), bytes};
@@ -131,10 +131,11 @@ void walk_downhill(Network& network, const std::vector<Sample>& samples) {
   std::vector<double Network::*> numbers = {&Network::latency, &Network::overhead,
                                             &Network::overhead_per_byte};
   if (network.processors != kUnlimited) numbers.push_back(&Network::wake);
+  constexpr double kLeast = 1e-11;  // of seconds, or of seconds a byte: nothing takes no time
   double best = distance(network, samples);
   const auto improve = [&](double Network::*number, double factor) {
     Network other = network;
-    other.*number *= factor;
+    other.*number = std::max(kLeast, other.*number * factor);
     const double at_other = distance(other, samples);
     if (at_other >= best) return false;
     network = other;
@@ -152,6 +153,17 @@ void walk_downhill(Network& network, const std::vector<Sample>& samples) {
   }
 }
 
+// From what long messages took. Shaped links let tens or hundreds of kilobytes pass at once; what
+// looks like more are caches, or a busy moment in the shorter of the two.
+void set_speed(Network& network, double middle, double most) {
+  constexpr double kMostBurst = kLong / 4.0;
+  const double slope = static_cast<double>(kLongest - kLong) / std::max(1e-9, most - middle);
+  const double burst = static_cast<double>(kLongest) - most * slope;
+  const bool shaped = burst > 0 && burst <= kMostBurst;
+  network.bytes_per_second = shaped ? slope : static_cast<double>(kLongest) / most;
+  network.burst_bytes = shaped ? static_cast<int64_t>(burst) : 0;
+}
+
 }  // namespace
 
 Network calibrate(Communicator& group) {
@@ -160,9 +172,7 @@ Network calibrate(Communicator& group) {
   const transport::Memory memory = group.allocate(2 * kLongest);
   const double middle = measure_long(group, memory, kLong);
   const double most = measure_long(group, memory, kLongest);
-  network.bytes_per_second = static_cast<double>(kLongest - kLong) / std::max(1e-9, most - middle);
-  const double missing = static_cast<double>(kLongest) / network.bytes_per_second - most;
-  network.burst_bytes = static_cast<int64_t>(std::max(0.0, missing) * network.bytes_per_second);
+  set_speed(network, middle, most);
   network.eager_bytes = 64 * 1024;
   network.reduce_bytes_per_second = measure_folding(group, memory);
   network.processors = shared_processors(group);

@@ -136,6 +136,19 @@ TimeSpent spent_from(const nlohmann::json& json) {
           .samples = json.at("samples")};
 }
 
+Position position_from(const Safetensors& file, const fs::path& path) {
+  const auto found = file.metadata.find(kPositionKey);
+  if (found == file.metadata.end())
+    throw BadInput("{}: holds weights only; start from it with --weights", path.string());
+  try {
+    return position_from_text(found->second);
+  } catch (const nlohmann::json::exception& error) {
+    throw BadInput("{}: its position cannot be read: {}", path.string(), error.what());
+  }
+}
+
+}  // namespace
+
 std::string to_text(const Position& position) {
   return nlohmann::json{{"step", position.step},
                         {"epoch_so_far", to_json(position.epoch_so_far)},
@@ -145,23 +158,14 @@ std::string to_text(const Position& position) {
       .dump();
 }
 
-Position position_from(const Safetensors& file, const fs::path& path) {
-  const auto found = file.metadata.find(kPositionKey);
-  if (found == file.metadata.end())
-    throw BadInput("{}: holds weights only; start from it with --weights", path.string());
-  try {
-    const auto json = nlohmann::json::parse(found->second);
-    return {.step = json.at("step"),
-            .epoch_so_far = totals_from(json.at("epoch_so_far")),
-            .last_epoch = totals_from(json.at("last_epoch")),
-            .spent = spent_from(json.at("spent")),
-            .data_sha256 = json.at("data_sha256")};
-  } catch (const nlohmann::json::exception& error) {
-    throw BadInput("{}: its position cannot be read: {}", path.string(), error.what());
-  }
+Position position_from_text(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  return {.step = json.at("step"),
+          .epoch_so_far = totals_from(json.at("epoch_so_far")),
+          .last_epoch = totals_from(json.at("last_epoch")),
+          .spent = spent_from(json.at("spent")),
+          .data_sha256 = json.at("data_sha256")};
 }
-
-}  // namespace
 
 std::string model_sha256(const model::Model& model) {
   return digest(model_views(model));

@@ -39,6 +39,10 @@ struct Position {
   std::string data_sha256;  ///< what it was trained on
 };
 
+std::string to_text(const Position& position);
+/// Throws nlohmann::json::exception for what `to_text` did not write.
+Position position_from_text(const std::string& text);
+
 /// sha256 of all parameters and buffers with their names: equal digests, equal models.
 std::string model_sha256(const model::Model& model);
 

@@ -3,34 +3,25 @@
 #include "lockstep/error.h"
 
 namespace lockstep::train {
-namespace {
 
-// Each parameter starts on a cache line of its own: kernels like aligned memory.
-constexpr int64_t kAlignment = 16;
-
-}  // namespace
-
-FlatParameters::FlatParameters(torch::nn::Module& model) {
+FlatParameters::FlatParameters(const parallel::Parameters& parameters,
+                               const parallel::GradientLayout& layout) {
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   torch::NoGradGuard no_grad;
-  const auto named = model.named_parameters();
-  int64_t end = 0;
-  for (const auto& item : named) {
-    const torch::Tensor& parameter = item.value();
-    if (parameter.scalar_type() != torch::kFloat32)
-      throw Error(fmt::format("parameter '{}' is not float32", item.key()));
-    parameters_.push_back({item.key(), parameter.sizes().vec(), end, end + parameter.numel()});
-    end = (end + parameter.numel() + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  values_ = torch::zeros({end});
-  gradients_ = torch::zeros({end});
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const Parameter& place = parameters_[i];
-    torch::Tensor parameter = named[i].value();
-    torch::Tensor value = values_.slice(0, place.begin, place.end).view(place.shape);
-    value.copy_(parameter);
-    parameter.set_data(value);
-    parameter.mutable_grad() = gradients_.slice(0, place.begin, place.end).view(place.shape);
-  }
+  values_ = torch::zeros({layout.bytes / kFloat});
+  for (const auto& bucket : layout.buckets)
+    for (const size_t i : bucket.parameters) {
+      torch::Tensor parameter = parameters.tensors[i];
+      if (parameter.scalar_type() != torch::kFloat32)
+        throw BadInput("parameter '{}' is not float32", parameters.names[i]);
+      const int64_t begin = layout.places[i].begin / kFloat;
+      parameters_.push_back(
+          {parameters.names[i], parameter.sizes().vec(), begin, begin + parameter.numel()});
+      torch::Tensor value =
+          values_.slice(0, begin, begin + parameter.numel()).view(parameter.sizes());
+      value.copy_(parameter);
+      parameter.set_data(value);
+    }
 }
 
 int64_t FlatParameters::count() const {

@@ -8,27 +8,30 @@
 #include <vector>
 
 #include "optim/optimizer.h"
+#include "parallel/gradient_layout.h"
+#include "parallel/reducer.h"
 
 namespace lockstep::train {
 
-/// Moves a model's parameters into one contiguous piece of memory and their gradients into another,
-/// in the order of the model's names. The model goes on using them: each parameter and its `.grad`
-/// become views. An update is then one pass, and a gradient needs no gathering.
+/// Moves a model's parameters into one contiguous piece of memory, laid out as their gradients are.
+/// The model goes on using them: each becomes a view. An update is then one pass over both.
 class FlatParameters {
  public:
   struct Parameter {
     std::string name;
     std::vector<int64_t> shape;
-    int64_t begin;
+    int64_t begin;  ///< in floats
     int64_t end;
   };
 
-  explicit FlatParameters(torch::nn::Module& model);
+  /// Throws BadInput for a parameter that is not float32.
+  FlatParameters(const parallel::Parameters& parameters, const parallel::GradientLayout& layout);
 
+  /// In the order in which they lie.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  std::span<float> values() { return view(values_); }
-  std::span<float> gradients() { return view(gradients_); }
-  void zero_gradients() { gradients_.zero_(); }
+  std::span<float> values() {
+    return {values_.data_ptr<float>(), static_cast<size_t>(values_.numel())};
+  }
 
   /// How many numbers are learned (the memory has a little padding besides).
   int64_t count() const;
@@ -37,13 +40,8 @@ class FlatParameters {
   std::vector<optim::Section> sections(bool decay_bias_and_norm) const;
 
  private:
-  static std::span<float> view(torch::Tensor& memory) {
-    return {memory.data_ptr<float>(), static_cast<size_t>(memory.numel())};
-  }
-
   std::vector<Parameter> parameters_;
   torch::Tensor values_;
-  torch::Tensor gradients_;
 };
 
 }  // namespace lockstep::train

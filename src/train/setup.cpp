@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/agreement.h"
+#include "lockstep/error.h"
 #include "train/checkpoint.h"
 
 namespace lockstep::train {
@@ -29,26 +31,58 @@ std::shared_ptr<model::Model> model_for(const Recipe& recipe, const data::Datase
   return model;
 }
 
-data::LoaderOptions loader_options(const Recipe& recipe, const data::Normalization& normalization) {
+collective::Shards shards_for(const Recipe& recipe, int world) {
+  const int64_t shards = shards_of(recipe);
+  if (world > shards)
+    throw BadInput(
+        "{} workers for {} shards: a worker computes at least one; set train.shards to a divisor "
+        "of "
+        "train.batch ({}) that is at least {}",
+        world, shards, recipe.train.batch, world);
+  return collective::Shards::even(shards, world);
+}
+
+data::Share share_of(const collective::Shards& shards, int rank) {
+  const auto at = static_cast<size_t>(rank);
+  return {shards.bounds()[at], shards.bounds()[at + 1], shards.count()};
+}
+
+// Workers with other data or another recipe would train on without noticing.
+void require_same_run(const Recipe& recipe, const data::Splits& splits,
+                      collective::Communicator& group) {
+  Facts facts;
+  for (const auto& [key, value] : result_values(recipe)) facts.emplace_back(key, value);
+  facts.emplace_back("the data's digest", splits.digest);
+  agree(facts, [&](const std::string& text) { return group.gather_texts(text); });
+}
+
+data::LoaderOptions loader_options(const Recipe& recipe, const data::Normalization& normalization,
+                                   const data::Share& share) {
   return {.batch = recipe.train.batch,
           .order = data::Order::shuffled,
           .last = recipe.train.drop_last ? data::LastBatch::drop : data::LastBatch::keep,
           .seed = static_cast<uint64_t>(recipe.train.seed),
           .augment = recipe.data.augment,
-          .normalization = normalization};
+          .normalization = normalization,
+          .share = share};
 }
 
 }  // namespace
 
-Setup::Setup(Recipe asked)
+Setup::Setup(Recipe asked, World everyone)
     : recipe(checked(std::move(asked))),
+      world(std::move(everyone)),
+      group(world.communicator()),
+      shards(shards_for(recipe, group.world())),
       splits(data::load(recipe.data.source)),
       normalization(normalization_for(recipe, splits.train)),
       model(model_for(recipe, splits.train)),
-      loader(splits.train, loader_options(recipe, normalization)),
+      loader(splits.train, loader_options(recipe, normalization, share_of(shards, group.rank()))),
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
                                          : recipe.train.epochs * steps_per_epoch),
-      load_seconds(since_start.seconds()) {}
+      load_seconds(since_start.seconds()) {
+  require_same_run(recipe, splits, group);
+}
 
 }  // namespace lockstep::train

@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "collective/communicator.h"
 #include "data/loader.h"
+#include "lockstep/world.h"
 #include "model/model.h"
 #include "recipe/recipe.h"
 
@@ -12,12 +14,15 @@ namespace lockstep::train {
 /// What a recipe asks for, loaded and ready: everything that can be wrong with a recipe is found
 /// here, before a run's folder is touched.
 struct Setup {
-  /// Throws BadInput.
-  explicit Setup(Recipe recipe);
+  /// Collective. Throws BadInput; Mismatch where workers do not have the same recipe or data.
+  Setup(Recipe recipe, World world);
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
 
   const Recipe recipe;
+  World world;
+  collective::Communicator& group;
+  const collective::Shards shards;
   const Stopwatch since_start;
   const data::Splits splits;
   const data::Normalization normalization;

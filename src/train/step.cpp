@@ -2,8 +2,11 @@
 
 #include <torch/nn/functional/loss.h>
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include "base/range.h"
 #include "device/random.h"
 
 namespace lockstep::train {
@@ -26,43 +29,105 @@ BatchTensors to_tensors(const data::Batch& batch, const data::Shape& shape) {
           torch::from_blob(batch.labels.data(), {count}, torch::kInt64)};
 }
 
+namespace {
+
+// What shards add up to.
+enum Total : size_t { kLoss, kCorrect, kSamples, kWantStop, kTotals };
+
+parallel::GradientLayout layout_of(const parallel::Parameters& parameters) {
+  std::vector<size_t> ready(parameters.size());
+  std::iota(ready.rbegin(), ready.rend(), size_t{0});  // the last layers' gradients come first
+  return lay_out(gradient_sizes(parameters), ready, {});
+}
+
+}  // namespace
+
 Step::Step(const Recipe& recipe, std::shared_ptr<model::Model> model, data::Shape shape,
-           optim::Schedule schedule)
+           optim::Schedule schedule, const Division& division)
     : model_(std::move(model)),
       shape_(std::move(shape)),
-      parameters_(*model_),
-      optimizer_(optim::make_optimizer(recipe.optimizer,
-                                       parameters_.sections(recipe.optimizer.decay_bias_and_norm))),
+      trained_(parallel::trained_parameters(*model_)),
+      shards_(division.shards),
+      first_shard_(shards_.bounds()[static_cast<size_t>(division.group.rank())]),
       schedule_(std::move(schedule)),
       seed_(recipe.train.seed),
-      label_smoothing_(recipe.train.label_smoothing) {}
+      label_smoothing_(recipe.train.label_smoothing),
+      reducer_(trained_, layout_of(trained_), shards_, division.group),
+      parameters_(trained_, reducer_.layout()),
+      optimizer_(optim::make_optimizer(recipe.optimizer,
+                                       parameters_.sections(recipe.optimizer.decay_bias_and_norm))),
+      statistics_(*model_, shards_, division.group),
+      totals_(kTotals, shards_, division.group),
+      hooks_(trained_.tensors, [this](size_t parameter) { take_gradient(parameter); }) {}
 
 Totals Step::run(const data::Batch& batch, int64_t step, observe::SpanTimes& spans) {
-  const auto [x, y] = to_tensors(batch, shape_);
-  // Dropout draws from LibTorch's generator: keyed by step, it forgets everything before.
-  torch::manual_seed(RandomStream(Purpose::forward, seed_, step).next());
-
-  torch::Tensor scores, loss;
+  for (int pass = 0; pass < reducer_.passes(); ++pass) run_shard(pass, batch, step, spans);
   {
-    ScopedSpan span(spans, Span::forward);
-    scores = model_->forward(x);
-    loss = torch::cross_entropy_loss(scores, y, {}, at::Reduction::Mean, -100, label_smoothing_);
-  }
-  {
-    ScopedSpan span(spans, Span::backward);
-    parameters_.zero_gradients();
-    loss.backward();
+    ScopedSpan span(spans, Span::exchange);
+    statistics_.start();
+    const collective::Pending totals = totals_.start(Operation::sum);
+    reducer_.finish();
+    statistics_.finish();
+    totals.wait();
   }
   {
     ScopedSpan span(spans, Span::optimizer);
-    optimizer_->step(parameters_.values(), parameters_.gradients(), schedule_.at(step), step + 1);
+    optimizer_->step(parameters_.values(), gradients(), schedule_.at(step), step + 1);
   }
+  const std::span<const double> sums = totals_.result();
+  stop_agreed_ = sums[kWantStop] > 0;
+  return {.loss = sums[kLoss],
+          .correct = static_cast<int64_t>(sums[kCorrect]),
+          .samples = static_cast<int64_t>(sums[kSamples])};
+}
 
-  torch::NoGradGuard no_grad;
-  const int64_t samples = y.size(0);
-  return {.loss = loss.item<double>() * static_cast<double>(samples),
-          .correct = scores.argmax(1).eq(y).sum().item<int64_t>(),
-          .samples = samples};
+void Step::run_shard(int pass, const data::Batch& batch, int64_t step, observe::SpanTimes& spans) {
+  const int64_t shard = first_shard_ + pass;
+  const Range range = slice(batch.whole, shards_.count(), shard);
+  const std::span<double> totals = totals_.slot(pass);
+  std::fill(totals.begin(), totals.end(), 0.0);
+  if (pass == 0 && wants_stop_) totals[kWantStop] = 1;
+  statistics_.begin_pass(pass);
+  reducer_.begin_pass(pass);
+  if (!range.empty()) {
+    const auto [all_x, all_y] = to_tensors(batch, shape_);
+    const torch::Tensor x = all_x.slice(0, range.begin - batch.begin, range.end - batch.begin);
+    const torch::Tensor y = all_y.slice(0, range.begin - batch.begin, range.end - batch.begin);
+    // Dropout draws from LibTorch's generator: keyed by step and shard, it forgets what was before.
+    torch::manual_seed(RandomStream(Purpose::forward, seed_, step, shard).next());
+
+    torch::Tensor scores, loss;
+    {
+      ScopedSpan span(spans, Span::forward);
+      scores = model_->forward(x);
+      loss = torch::cross_entropy_loss(scores, y, {}, at::Reduction::Mean, -100, label_smoothing_);
+    }
+    {
+      ScopedSpan span(spans, Span::backward);
+      // A mean over shards is one over samples where each shard weighs what it has of them.
+      const double weight =
+          static_cast<double>(range.size() * shards_.count()) / static_cast<double>(batch.whole);
+      (weight == 1 ? loss : loss * weight).backward();
+    }
+    torch::NoGradGuard no_grad;
+    totals[kLoss] = loss.item<double>() * static_cast<double>(range.size());
+    totals[kCorrect] = scores.argmax(1).eq(y).sum().item<double>();
+    totals[kSamples] = static_cast<double>(range.size());
+  }
+  reducer_.end_pass();
+  statistics_.end_pass(pass);
+  totals_.fold(pass);
+}
+
+// It is in its bucket now.
+void Step::take_gradient(size_t parameter) {
+  reducer_.add(parameter);
+  trained_.tensors[parameter].mutable_grad().reset();
+}
+
+std::span<const float> Step::gradients() const {
+  return {reinterpret_cast<const float*>(reducer_.memory()),
+          static_cast<size_t>(reducer_.layout().bytes) / sizeof(float)};
 }
 
 }  // namespace lockstep::train

@@ -3,13 +3,18 @@
 #include <cstdint>
 #include <memory>
 
+#include "collective/communicator.h"
 #include "data/loader.h"
 #include "model/model.h"
 #include "observe/spans.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "parallel/gradient_hooks.h"
+#include "parallel/reducer.h"
+#include "parallel/sharded_vector.h"
 #include "recipe/recipe.h"
 #include "train/flat_parameters.h"
+#include "train/shard_statistics.h"
 
 namespace lockstep::train {
 
@@ -33,28 +38,59 @@ struct BatchTensors {
 };
 BatchTensors to_tensors(const data::Batch& batch, const data::Shape& shape);
 
-/// One optimizer update on one batch.
+/// How a step is divided among workers.
+struct Division {
+  collective::Shards shards;
+  collective::Communicator& group;
+};
+
+/// One optimizer update on one global batch: every worker computes its shards of it, one after
+/// another, and all take the mean.
 class Step {
  public:
   /// `model` has the sample shape `shape`; its parameters are made contiguous.
   Step(const Recipe& recipe, std::shared_ptr<model::Model> model, data::Shape shape,
-       optim::Schedule schedule);
+       optim::Schedule schedule, const Division& division);
 
-  /// Step number `step`, counted from 0. The times go to `spans`.
+  /// Step number `step`, counted from 0, on this worker's share of the batch. Returns what the
+  /// whole batch gave. The times go to `spans`.
   Totals run(const data::Batch& batch, int64_t step, observe::SpanTimes& spans);
+
+  /// The next step tells all workers that this one wants to stop; `stop_agreed` is then true for
+  /// all of them after the same step.
+  void ask_to_stop() { wants_stop_ = true; }
+  bool stop_agreed() const { return stop_agreed_; }
 
   double learning_rate(int64_t step) const { return schedule_.at(step); }
   FlatParameters& parameters() { return parameters_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
+  /// By bucket, how long this worker waited in the last step.
+  const std::vector<double>& waits() const { return reducer_.waits(); }
 
  private:
-  std::shared_ptr<model::Model> model_;
-  data::Shape shape_;
+  void run_shard(int pass, const data::Batch& batch, int64_t step, observe::SpanTimes& spans);
+  void take_gradient(size_t parameter);
+  std::span<const float> gradients() const;
+
+  // Constant after construction.
+  const std::shared_ptr<model::Model> model_;
+  const data::Shape shape_;
+  const parallel::Parameters trained_;
+  const collective::Shards shards_;
+  const int64_t first_shard_;  ///< of this worker's
+  const optim::Schedule schedule_;
+  const int64_t seed_;
+  const double label_smoothing_;
+
+  parallel::Reducer reducer_;
   FlatParameters parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  optim::Schedule schedule_;
-  int64_t seed_;
-  double label_smoothing_;
+  ShardStatistics statistics_;
+  parallel::ShardedVector<double> totals_;
+  bool wants_stop_ = false;
+  bool stop_agreed_ = false;
+
+  parallel::GradientHooks hooks_;  // last: they call into all of the above
 };
 
 }  // namespace lockstep::train

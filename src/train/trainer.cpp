@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/digest.h"
 #include "lockstep/error.h"
+#include "parallel/stragglers.h"
+#include "parallel/tensor_buffer.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/setup.h"
@@ -27,30 +31,35 @@ constexpr double kLongestSilence = 1.0;
 /// A run under way.
 class Run {
  public:
-  Run(Setup& setup, const RunFolder& folder, observe::EventLog& events);
+  Run(Setup& setup, const RunFolder* folder, observe::EventLog& events);
 
   Json to_its_end(Trainer::Limits limits);
 
  private:
   void resume_from_checkpoint();
+  void load_checkpoint();
+  void take_state_of_rank_0();
   void announce();
   void train_one_step();
   void check_finite(const Totals& totals) const;
   void tell_step(const Totals& totals);
   void end_epoch();
+  void tell_stragglers();
   void save_checkpoint();
 
   void evaluate_model();
+  std::string out() const { return folder_ == nullptr ? "" : folder_->path().string(); }
   Metadata about_the_model() const;
+  Json bytes_sent() const;
   Json stopped_event();
   Json end_event();
 
   // Constant after construction.
   Setup& setup_;
   const Recipe& recipe_;
-  const RunFolder& folder_;
+  const RunFolder* const folder_;  ///< rank 0's; nothing on other ranks
   observe::EventLog& events_;
-  Checkpoints checkpoints_;
+  std::optional<Checkpoints> checkpoints_;
 
   // Moves on with every step.
   Step step_;
@@ -59,17 +68,19 @@ class Run {
   Stopwatch since_clocked_;
   Stopwatch since_told_;
   int64_t last_checkpoint_step_ = -1;
+  parallel::Stragglers stragglers_;
 };
 
-Run::Run(Setup& setup, const RunFolder& folder, observe::EventLog& events)
+Run::Run(Setup& setup, const RunFolder* folder, observe::EventLog& events)
     : setup_(setup),
       recipe_(setup.recipe),
       folder_(folder),
       events_(events),
-      checkpoints_(folder.checkpoints()),
       step_(recipe_, setup.model, setup.splits.train.shape,
             optim::Schedule(recipe_.schedule, recipe_.optimizer.lr, setup.total_steps,
-                            setup.steps_per_epoch)) {
+                            setup.steps_per_epoch),
+            {setup.shards, setup.group}) {
+  if (folder != nullptr) checkpoints_.emplace(folder->checkpoints());
   resume_from_checkpoint();
 }
 
@@ -78,8 +89,8 @@ Json Run::to_its_end(Trainer::Limits limits) {
   setup_.loader.seek(0, position_.step);
   since_clocked_.restart();
   while (position_.step < setup_.total_steps) {
-    const bool asked_to_stop = limits.stop != nullptr && *limits.stop;
-    if (asked_to_stop || position_.step >= limits.stop_at_step) return stopped_event();
+    if (step_.stop_agreed() || position_.step >= limits.stop_at_step) return stopped_event();
+    if (limits.stop != nullptr && *limits.stop) step_.ask_to_stop();
     train_one_step();
     const int64_t every = recipe_.checkpoint.every_steps;
     const bool epoch_ends = position_.step % setup_.steps_per_epoch == 0;
@@ -88,7 +99,7 @@ Json Run::to_its_end(Trainer::Limits limits) {
   }
   if (test_.samples == 0) evaluate_model();
   if (last_checkpoint_step_ != position_.step) save_checkpoint();
-  save_weights(folder_.weights(), *setup_.model, about_the_model());
+  if (folder_ != nullptr) save_weights(folder_->weights(), *setup_.model, about_the_model());
   return end_event();
 }
 
@@ -101,6 +112,7 @@ void Run::train_one_step() {
   }
   const Totals totals = step_.run(*batch, position_.step, position_.spent.spans);
   check_finite(totals);
+  stragglers_.add(std::accumulate(step_.waits().begin(), step_.waits().end(), 0.0));
   position_.epoch_so_far += totals;
   ++position_.step;
   position_.spent.samples += totals.samples;
@@ -129,7 +141,10 @@ void Run::announce() {
                 {"parameters", step_.parameters().count()},
                 {"seed", recipe_.train.seed},
                 {"threads", recipe_.train.threads},
-                {"out", folder_.path().string()},
+                {"workers", setup_.group.world()},
+                {"shards", setup_.shards.count()},
+                {"transport", setup_.group.transport().name()},
+                {"out", out()},
                 {"load_seconds", setup_.load_seconds},
                 {"torch", TORCH_VERSION}};
   if (!recipe_.model.weights.empty())
@@ -145,7 +160,15 @@ void Run::announce() {
 
 void Run::resume_from_checkpoint() {
   position_.data_sha256 = setup_.splits.digest;
-  const auto loaded = checkpoints_.load_newest(*setup_.model, step_);
+  if (folder_ == nullptr)
+    announce();
+  else
+    load_checkpoint();
+  take_state_of_rank_0();
+}
+
+void Run::load_checkpoint() {
+  const auto loaded = checkpoints_->load_newest(*setup_.model, step_);
   if (!loaded) return announce();
   if (loaded->position.data_sha256 != setup_.splits.digest)
     throw BadInput(
@@ -159,6 +182,21 @@ void Run::resume_from_checkpoint() {
   last_checkpoint_step_ = position_.step;
   events_.write(
       {{"event", "resume"}, {"step", position_.step}, {"checkpoint", loaded->path.string()}});
+}
+
+// Checkpoints and files of weights need not be there on other hosts.
+void Run::take_state_of_rank_0() {
+  if (setup_.group.world() == 1) return;
+  position_ = position_from_text(setup_.group.gather_texts(to_text(position_)).front());
+  const auto share = [&](std::span<float> values) {
+    setup_.group.broadcast({reinterpret_cast<std::byte*>(values.data()),
+                            static_cast<int64_t>(values.size()), Type::f32},
+                           0);
+  };
+  share(step_.parameters().values());
+  for (const auto& state : step_.optimizer().state()) share(state.values);
+  for (const auto& buffer : setup_.model->buffers())
+    setup_.group.broadcast(parallel::buffer_of(buffer), 0);
 }
 
 void Run::tell_step(const Totals& totals) {
@@ -176,13 +214,22 @@ void Run::tell_step(const Totals& totals) {
                  {"lr", step_.learning_rate(position_.step - 1)},
                  {"samples_per_second", spent.samples_per_second()},
                  {"seconds_left", static_cast<double>(samples_left) / spent.samples_per_second()},
+                 {"bytes_sent", bytes_sent()},
                  {"spans", observe::to_json(spent.spans)}});
+}
+
+// By what they were for, by this worker, since it began.
+Json Run::bytes_sent() const {
+  using collective::Cargo;
+  return {{"gradients", setup_.group.bytes_sent(Cargo::Kind::gradients)},
+          {"buffers", setup_.group.bytes_sent(Cargo::Kind::buffers)},
+          {"other", setup_.group.bytes_sent(Cargo::Kind::other)}};
 }
 
 void Run::evaluate_model() {
   events_.write({{"event", "evaluate"}, {"step", position_.step}});
   const Stopwatch stopwatch;
-  test_ = evaluate(*setup_.model, setup_.splits.test, setup_.normalization);
+  test_ = evaluate(*setup_.model, setup_.splits.test, setup_.normalization, setup_.group);
   position_.spent.evaluation += stopwatch.seconds();
 }
 
@@ -197,13 +244,28 @@ void Run::end_epoch() {
        {"train_accuracy", position_.last_epoch.accuracy()},
        {"test_loss", test_.mean_loss()},
        {"test_accuracy", test_.accuracy()}});
+  tell_stragglers();
+}
+
+void Run::tell_stragglers() {
+  const StragglerReport report = stragglers_.report(setup_.group);
+  if (report.ranks.size() < 2) return;
+  Json ranks = Json::array();
+  for (const auto& [steps_late, seconds_caused] : report.ranks)
+    ranks.push_back({{"steps_late", steps_late}, {"seconds_caused", seconds_caused}});
+  events_.write({{"event", "stragglers"},
+                 {"step", position_.step},
+                 {"steps", report.steps},
+                 {"ranks", ranks},
+                 {"message", report.text()}});
 }
 
 void Run::save_checkpoint() {
-  position_.spent.total += since_clocked_.restart();
-  const Stopwatch stopwatch;
-  const auto path = checkpoints_.save(*setup_.model, step_, position_);
   last_checkpoint_step_ = position_.step;
+  position_.spent.total += since_clocked_.restart();
+  if (!checkpoints_) return;
+  const Stopwatch stopwatch;
+  const auto path = checkpoints_->save(*setup_.model, step_, position_);
   position_.spent.checkpoint += stopwatch.seconds();
   events_.write({{"event", "checkpoint"},
                  {"step", position_.step},
@@ -225,7 +287,7 @@ Json Run::stopped_event() {
   Json event = {{"event", "stopped"},
                 {"step", position_.step},
                 {"steps", setup_.total_steps},
-                {"out", folder_.path().string()}};
+                {"out", out()}};
   events_.write(event);
   return event;
 }
@@ -246,22 +308,24 @@ Json Run::end_event() {
                 {"seconds", spent.total},
                 {"evaluation_seconds", spent.evaluation},
                 {"checkpoint_seconds", spent.checkpoint},
-                {"workers", 1},
-                {"shards", 1},
-                {"bytes_sent", 0},
+                {"workers", setup_.group.world()},
+                {"shards", setup_.shards.count()},
+                {"bytes_sent", setup_.group.bytes_sent()},
+                {"bytes_by_kind", bytes_sent()},
                 {"spans", observe::to_json(spent.spans)},
-                {"out", folder_.path().string()}};
+                {"out", out()}};
   events_.write(event);
   return event;
 }
 
 }  // namespace
 
-Trainer::Trainer(Recipe recipe) : setup_(std::make_unique<Setup>(std::move(recipe))) {}
+Trainer::Trainer(Recipe recipe, World world)
+    : setup_(std::make_unique<Setup>(std::move(recipe), std::move(world))) {}
 
 Trainer::~Trainer() = default;
 
-Json Trainer::run(const RunFolder& folder, observe::EventLog& events, Limits limits) {
+Json Trainer::run(const RunFolder* folder, observe::EventLog& events, Limits limits) {
   return Run(*setup_, folder, events).to_its_end(limits);
 }
 

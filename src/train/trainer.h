@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 
+#include "lockstep/world.h"
 #include "observe/events.h"
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
@@ -15,15 +16,16 @@ struct Setup;
 
 /// Carries a recipe out in a run's folder, telling everything as events.
 ///
-///     Trainer trainer(recipe);
-///     RunFolder run = RunFolder::create("runs/mine", recipe);
+///     Trainer trainer(recipe, world);
+///     RunFolder run = RunFolder::create("runs/mine", recipe);      // on rank 0
 ///     EventLog events(run.events());
-///     Json end = trainer.run(run, events, {});
+///     Json end = trainer.run(&run, events, {});
 class Trainer {
  public:
   /// Loads data and model: everything that can be wrong with a recipe is found here, before a run's
-  /// folder is touched. Throws BadInput.
-  explicit Trainer(Recipe recipe);
+  /// folder is touched. Collective. Throws BadInput; Mismatch where workers do not have the same
+  /// recipe or data.
+  Trainer(Recipe recipe, World world);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -37,8 +39,9 @@ class Trainer {
 
   /// Goes on from the folder's newest checkpoint, if it has one, to the recipe's end. Returns the
   /// "end" event, or the "stopped" event when a limit ended it. Throws BadInput when the checkpoint
-  /// is for another model, Error when the loss is no longer a number. Call once.
-  observe::Json run(const RunFolder& folder, observe::EventLog& events, Limits limits);
+  /// is for another model, Error when the loss is no longer a number. Only rank 0 has a folder.
+  /// Call once. Collective.
+  observe::Json run(const RunFolder* folder, observe::EventLog& events, Limits limits);
 
  private:
   std::unique_ptr<Setup> setup_;

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "base/range.h"
 #include "collective/benchmark_data.h"
 #include "collective/fold/fold.h"
-#include "collective/plan/slice.h"
 #include "communicators.h"
 
 namespace lockstep::collective {

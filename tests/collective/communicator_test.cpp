@@ -4,8 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/range.h"
 #include "collective/benchmark_data.h"
-#include "collective/plan/slice.h"
 #include "communicators.h"
 #include "expect_error.h"
 #include "random_shards.h"

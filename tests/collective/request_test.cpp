@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "collective/plan/slice.h"
+#include "base/range.h"
 #include "collective/plan/tree.h"
 #include "collective/symbolic.h"
 #include "expect_error.h"

@@ -24,7 +24,7 @@ int wait_for_ever(int /*rank*/) {
 }
 
 TEST(Workers, AllEndWell) {
-  const auto endings = run_workers(3, [](int) { return 0; });
+  const auto endings = run_workers({.count = 3}, [](int) { return 0; });
   ASSERT_EQ(endings.size(), 3U);
   std::set<int> processes;
   for (int rank = 0; rank < 3; ++rank) {
@@ -39,25 +39,26 @@ TEST(Workers, AllEndWell) {
 }
 
 TEST(Workers, TellWhoEndedWithWhichExitCode) {
-  const auto endings = run_workers(3, [](int rank) { return rank == 1 ? 3 : 0; });
+  const auto endings = run_workers({.count = 3}, [](int rank) { return rank == 1 ? 3 : 0; });
   EXPECT_TRUE(endings[0].well());
   EXPECT_TRUE(endings[2].well());
   EXPECT_FALSE(endings[1].well());
   EXPECT_EQ(endings[1].exit_code(), 3);
-  EXPECT_EQ(endings[1].text(),
-            fmt::format("rank 1 (pid {}) ended with exit code 3", endings[1].pid));
+  EXPECT_EQ(endings[1].text(), fmt::format("rank 1 ({}, pid {}) ended with exit code 3",
+                                           transport::host_name(), endings[1].pid));
 }
 
 TEST(Workers, TellWhoWasKilledByWhichSignal) {
-  const auto endings = run_workers(2, [](int rank) { return rank == 1 ? raise(SIGKILL) : 0; });
+  const auto endings =
+      run_workers({.count = 2}, [](int rank) { return rank == 1 ? raise(SIGKILL) : 0; });
   EXPECT_TRUE(endings[0].well());
   EXPECT_EQ(endings[1].exit_code(), 128 + SIGKILL);
-  EXPECT_EQ(endings[1].text(),
-            fmt::format("rank 1 (pid {}) was killed by signal 9 (Killed)", endings[1].pid));
+  EXPECT_EQ(endings[1].text(), fmt::format("rank 1 ({}, pid {}) was killed by signal 9 (Killed)",
+                                           transport::host_name(), endings[1].pid));
 }
 
 TEST(Workers, EndWithTheExitCodeOfTheErrorTheyThrow) {
-  const auto endings = run_workers(3, [](int rank) -> int {
+  const auto endings = run_workers({.count = 3}, [](int rank) -> int {
     if (rank == 0) throw BadInput("a bad flag");
     if (rank == 1) throw Error("a broken disk");
     throw std::runtime_error("who knows");
@@ -69,8 +70,8 @@ TEST(Workers, EndWithTheExitCodeOfTheErrorTheyThrow) {
 
 TEST(Workers, ThatHangAfterAnotherFailedAreKilledAfterThePatience) {
   const Stopwatch watch;
-  const auto endings = run_workers(
-      3, [](int rank) { return rank == 1 ? 3 : wait_for_ever(rank); }, 0.3);
+  const auto endings = run_workers({.count = 3, .patience_seconds = 0.3},
+                                   [](int rank) { return rank == 1 ? 3 : wait_for_ever(rank); });
   EXPECT_GE(watch.seconds(), 0.3);
   EXPECT_LT(watch.seconds(), 3);
   EXPECT_EQ(endings[0].exit_code(), 128 + SIGKILL);
@@ -81,7 +82,7 @@ TEST(Workers, ThatHangAfterAnotherFailedAreKilledAfterThePatience) {
 TEST(Workers, ThatEndByThemselvesAfterAnotherFailedKeepTheirExitCode) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  const auto endings = run_workers(2, [&](int rank) {
+  const auto endings = run_workers({.count = 2}, [&](int rank) {
     char byte = 0;
     if (rank == 0) return write(ends[1], &byte, 1) == 1 ? 3 : 1;
     return read(ends[0], &byte, 1) == 1 ? 4 : 1;
@@ -94,11 +95,13 @@ TEST(Workers, ThatEndByThemselvesAfterAnotherFailedKeepTheirExitCode) {
 TEST(Workers, HaveProcessorsOfTheirOwnWhereThereAreEnough) {
   const auto all = transport::allowed_processors();
   const auto workers = static_cast<int>(all.size());
-  for (const Ending& ending : run_workers(
-           workers, [](int) { return static_cast<int>(transport::allowed_processors().size()); }))
+  for (const Ending& ending : run_workers({.count = workers}, [](int) {
+         return static_cast<int>(transport::allowed_processors().size());
+       }))
     EXPECT_EQ(ending.exit_code(), 1);
-  for (const Ending& ending : run_workers(
-           workers + 1, [&](int) { return transport::allowed_processors() == all ? 0 : 1; }))
+  for (const Ending& ending : run_workers({.count = workers + 1}, [&](int) {
+         return transport::allowed_processors() == all ? 0 : 1;
+       }))
     EXPECT_TRUE(ending.well());
 }
 
@@ -107,7 +110,7 @@ TEST(Workers, AreNotStartedWhereFilesHaveRunOut) {
     const rlimit few{8, 8};
     setrlimit(RLIMIT_NOFILE, &few);
     try {
-      run_workers(10, [](int rank) { return wait_for_ever(rank); });
+      run_workers({.count = 10}, [](int rank) { return wait_for_ever(rank); });
     } catch (const Error& error) {
       say(error.what());
     }
@@ -125,7 +128,7 @@ class Adoption {
 TEST(Workers, DieWithTheirLauncher) {
   const Adoption adoption;
   ChildProcess launcher([](const ChildProcess::Say& say) {
-    run_workers(2, [&](int rank) {
+    run_workers({.count = 2}, [&](int rank) {
       say(std::to_string(getpid()));
       return wait_for_ever(rank);
     });
@@ -145,6 +148,80 @@ TEST(FreePort, IsOneToListenAt) {
   const int port = free_port();
   EXPECT_GT(port, 0);
   EXPECT_LE(port, 65535);
+}
+
+TEST(Workers, HaveTheirLinesPrefixedAndTheirLastWordsKept) {
+  testing::internal::CaptureStdout();
+  const auto endings = run_workers({.count = 2, .prefixed = Prefixed::all}, [](int rank) {
+    std::puts("one\ntwo");
+    std::fputs("no end of line", stderr);
+    return rank == 1 ? 3 : 0;
+  });
+  const std::string out = testing::internal::GetCapturedStdout();
+  for (const char* line : {"[0] one\n", "[0] two\n", "[1] one\n", "[1] two\n"})
+    EXPECT_NE(out.find(line), std::string::npos) << out;
+  EXPECT_EQ(endings[1].text(),
+            fmt::format("rank 1 ({}, pid {}) ended with exit code 3; the last it wrote to stderr:\n"
+                        "  no end of line",
+                        transport::host_name(), endings[1].pid));
+}
+
+TEST(Workers, AreNotBlamedForWhatOthersDid) {
+  const WorkersOptions options{.count = 3, .patience_seconds = 0.3};
+  const auto killed = run_workers(options, [](int rank) {
+    if (rank != 1) return kLostOthers;
+    usleep(50'000);
+    return raise(SIGKILL);
+  });
+  EXPECT_EQ(first_failure(killed)->rank, 1);
+  const auto stopped =
+      run_workers(options, [](int rank) { return rank == 2 ? raise(SIGSTOP) : kLostOthers; });
+  EXPECT_EQ(first_failure(stopped)->rank, 2);
+  EXPECT_NE(first_failure(stopped)->text().find("it hung, or was stopped"), std::string::npos);
+}
+
+TEST(Workers, GetASignalOnceAndAreKilledByTheNext) {
+  for (const int signals : {1, 2}) {
+    ChildProcess launcher([&](const auto& say) {
+      const auto endings = run_workers({.count = 2}, [&](int) -> int {
+        static volatile sig_atomic_t seen = 0;
+        signal(SIGINT, [](int) { seen = seen + 1; });
+        say("ready");
+        while (seen == 0) usleep(1000);
+        if (signals == 2) wait_for_ever(0);
+        return 40 + seen;
+      });
+      say(std::to_string(endings[0].exit_code()));
+    });
+    EXPECT_EQ(launcher.line(), "ready");
+    EXPECT_EQ(launcher.line(), "ready");
+    kill(launcher.pid(), SIGINT);
+    if (signals == 2) {
+      usleep(100'000);
+      kill(launcher.pid(), SIGINT);
+    }
+    EXPECT_EQ(launcher.line(), signals == 1 ? "41" : "137");
+  }
+}
+
+TEST(Workers, TakeWhatTheyStartedWithThem) {
+  const Adoption adoption;
+  ChildProcess launcher([](const auto& say) {
+    run_workers({.count = 1}, [&](int) {
+      if (const int child = fork(); child == 0) {
+        say(std::to_string(getpid()));
+        wait_for_ever(0);
+      }
+      usleep(100'000);
+      return 0;
+    });
+    say("over");
+  });
+  const int grandchild = std::stoi(launcher.line());
+  EXPECT_EQ(launcher.line(), "over");
+  int status = 0;
+  EXPECT_EQ(waitpid(grandchild, &status, 0), grandchild);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
 }
 
 }  // namespace

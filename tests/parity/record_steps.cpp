@@ -13,6 +13,7 @@
 #include "data/loader.h"
 #include "data/source.h"
 #include "device/random.h"
+#include "launch/group.h"
 #include "model/model.h"
 #include "train/checkpoint.h"
 #include "train/step.h"
@@ -33,8 +34,10 @@ void record(const Recipe& recipe, const std::filesystem::path& folder) {
   train::save_weights(folder / "initial.safetensors", *model);
   data::Loader loader(splits.train, {.batch = recipe.train.batch,
                                      .normalization = data::measure_normalization(splits.train)});
+  const auto group = launch::join_group({}, {.connect = {.transport = "shm"}});
   train::Step step(recipe, model, splits.train.shape,
-                   optim::Schedule(recipe.schedule, recipe.optimizer.lr, recipe.train.steps, 100));
+                   optim::Schedule(recipe.schedule, recipe.optimizer.lr, recipe.train.steps, 100),
+                   {collective::Shards::even(1, 1), *group});
 
   std::ofstream x(folder / "x.f32", std::ios::binary), y(folder / "y.i64", std::ios::binary);
   nlohmann::json steps = {{"shape", splits.train.shape}, {"batch", recipe.train.batch}};
@@ -44,7 +47,7 @@ void record(const Recipe& recipe, const std::filesystem::path& folder) {
     append(x, batch.values);
     append(y, batch.labels);
     steps["losses"].push_back(step.run(batch, i, spans).mean_loss());
-    steps["seeds"].push_back(RandomStream(Purpose::forward, recipe.train.seed, i).next());
+    steps["seeds"].push_back(RandomStream(Purpose::forward, recipe.train.seed, i, 0).next());
   }
   std::ofstream(folder / "steps.json") << steps.dump();
   train::save_weights(folder / "final.safetensors", *model);

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "launch/group.h"
 #include "observe/events.h"
+#include "parallel/world_of.h"
 #include "recipe/recipe.h"
 #include "temporary_folder.h"
 #include "train/run_folder.h"
@@ -56,15 +58,20 @@ inline Recipe tiny_recipe(const TemporaryFolder& folder) {
   return recipe;
 }
 
+/// A world of one worker.
+inline World alone() {
+  return world_of(launch::join_group({}, {.connect = {.transport = "shm"}}));
+}
+
 /// Trains in `out`, going on with the run that is there, if there is one.
 inline observe::Json train(const Recipe& recipe, const std::filesystem::path& out,
                            Trainer::Limits limits = {}) {
-  Trainer trainer(recipe);
+  Trainer trainer(recipe, alone());
   const RunFolder run = std::filesystem::exists(out / "recipe.toml")
                             ? RunFolder::open(out)
                             : RunFolder::create(out, recipe);
   observe::EventLog events(run.events());
-  return trainer.run(run, events, limits);
+  return trainer.run(&run, events, limits);
 }
 
 }  // namespace lockstep::train

@@ -12,8 +12,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/range.h"
 #include "collective/plan/order.h"
-#include "collective/plan/slice.h"
 
 namespace lockstep::collective {
 namespace {

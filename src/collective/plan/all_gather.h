@@ -10,7 +10,7 @@ namespace lockstep::collective {
 /// Ranges that a rank has, in order.
 using Share = std::vector<Range>;
 
-/// Every rank's slice (collective/slice.h) of its own bucket reaches all buckets, in ceil(log2 n)
+/// Every rank's slice (base/range.h) of its own bucket reaches all buckets, in ceil(log2 n)
 /// rounds. A rank sends (n-1)/n of the bucket, which is the least.
 Plan all_gather(int world, int64_t count);
 

@@ -5,7 +5,7 @@
 // memory nothing need be copied: a rank adds its slice straight out of everyone's terms.
 #include "collective/plan/direct.h"
 
-#include "collective/plan/slice.h"
+#include "base/range.h"
 #include "collective/plan/start.h"
 
 namespace lockstep::collective {

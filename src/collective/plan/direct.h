@@ -19,7 +19,7 @@ struct Group {
 /// All-reduce: see all_reduce.h. Terms need not be whole nodes: no round is added for them.
 Plan direct(const Shards& shards, int64_t count);
 
-/// Slice r (collective/slice.h) of rank r's bucket becomes the sum of all, in one round; the rest
+/// Slice r (base/range.h) of rank r's bucket becomes the sum of all, in one round; the rest
 /// of the buckets is used up. Sends (n-1)/n of a bucket, which is the least.
 Plan reduce_scatter(const Shards& shards, int64_t count);
 

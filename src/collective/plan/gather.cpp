@@ -2,7 +2,7 @@
 // once however they travel, and a tree would only make others carry them as well.
 #include "collective/plan/gather.h"
 
-#include "collective/plan/slice.h"
+#include "base/range.h"
 #include "collective/plan/tree.h"
 
 namespace lockstep::collective {

@@ -6,7 +6,7 @@
 
 namespace lockstep::collective {
 
-/// Slice r (collective/slice.h) of rank r's bucket reaches the root's bucket, in one round.
+/// Slice r (base/range.h) of rank r's bucket reaches the root's bucket, in one round.
 Plan gather(int world, int64_t count, int root);
 
 /// Slice r of the root's bucket reaches the bucket of rank r, in one round.

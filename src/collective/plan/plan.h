@@ -5,17 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/range.h"
+
 namespace lockstep::collective {
-
-/// The elements begin .. end-1 of a bucket.
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  int64_t size() const { return end - begin; }
-  bool empty() const { return end <= begin; }
-  bool operator==(const Range&) const = default;
-};
 
 /// Memory of one rank, as long as the bucket. Slot 0 is the bucket itself, which ends with the
 /// result. A rank that starts with several terms (collective/shards.h) has them in slots 0, 1, ...,

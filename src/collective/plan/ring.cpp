@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "collective/plan/slice.h"
+#include "base/range.h"
 
 namespace lockstep::collective {
 namespace {

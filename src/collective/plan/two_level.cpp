@@ -15,8 +15,8 @@
 #include <span>
 #include <utility>
 
+#include "base/range.h"
 #include "collective/plan/direct.h"
-#include "collective/plan/slice.h"
 #include "lockstep/error.h"
 
 namespace lockstep::collective {

@@ -15,6 +15,7 @@
 #include "transport/host.h"
 #include "transport/mpi/exchange.h"
 #include "transport/mpi/library.h"
+#include "transport/own_memory.h"
 
 namespace lockstep::transport {
 namespace {
@@ -101,14 +102,7 @@ class Mpi final : public Transport {
     exchange_.run(label, outgoing, incoming, deadline);
   }
 
-  Memory allocate(size_t bytes) override {
-    const size_t pages = std::max<size_t>(1, (bytes + kAlignment - 1) / kAlignment);
-    auto* const data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, pages * kAlignment));
-    if (data == nullptr) throw Error(fmt::format("[mpi] no memory for {} bytes", bytes));
-    std::memset(data, 0, pages * kAlignment);
-    return {std::shared_ptr<std::byte>(data, [](std::byte* memory) { std::free(memory); }), bytes};
-  }
-
+  Memory allocate(size_t bytes) override { return own_memory(bytes); }
   void watch_stalls(const StallWatch& watch) override { exchange_.watch_stalls(watch); }
 
   void abort(const std::string& why, int /*culprit*/) noexcept override {

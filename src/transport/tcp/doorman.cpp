@@ -118,6 +118,7 @@ void Doorman::drop_late() {
 }
 
 void Doorman::drop(Strangers::iterator stranger, const char* why) {
+  ++dropped_;
   say(fmt::format("dropped a connection from {}: it {}",
                   remote_address(stranger->socket.get()).text(), why));
   by_descriptor_.erase(stranger->socket.get());

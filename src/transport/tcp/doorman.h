@@ -33,6 +33,9 @@ class Doorman {
   /// Call `serve` after this many seconds even if nothing happened.
   double patience() const;
 
+  /// Connections dropped so far.
+  int dropped() const { return dropped_; }
+
   /// Does what can be done without waiting; returns who came through the door.
   std::vector<Guest> serve();
 
@@ -61,6 +64,7 @@ class Doorman {
   Deadline closed_until_ = Deadline::in(0);
   bool closed_ = false;
   Deadline quiet_until_ = Deadline::in(0);
+  int dropped_ = 0;
   int lines_ = 0;
   int unsaid_ = 0;
 };

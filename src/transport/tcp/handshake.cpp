@@ -95,7 +95,7 @@ Progress HostHandshake::advance(int socket) {
 Progress HostHandshake::judge(int socket, const Answer& answer) {
   if (!same(answer.proof, guest_proof(*key_, challenge_, answer))) {
     send_whole(socket, encode(Reply{.verdict = Verdict::wrong_key}));
-    return fail("has another job key");
+    return fail("has another job key (LOCKSTEP_JOB_KEY)");
   }
   if (!(*expects_)(answer.identity)) {
     send_whole(socket, encode(Reply{.verdict = Verdict::not_expected}));
@@ -146,7 +146,9 @@ Progress GuestHandshake::check_reply() {
   const std::optional<Reply> reply = parse_reply(arrived_);
   refused_ = true;
   if (!reply) return fail("is another program, or another version of Lockstep");
-  if (reply->verdict == Verdict::wrong_key) return fail("has another job key");
+  if (reply->verdict == Verdict::wrong_key)
+    return fail(key_.empty() ? "has a job key, and LOCKSTEP_JOB_KEY is not set here"
+                             : "has another job key: LOCKSTEP_JOB_KEY must be the same everywhere");
   if (reply->verdict == Verdict::not_expected) return fail("does not expect this worker");
   if (!same(reply->proof, host_proof(key_, challenge_, answer_)))
     return fail("does not know the job key");

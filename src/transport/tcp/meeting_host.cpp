@@ -17,6 +17,8 @@ namespace lockstep::transport {
 namespace {
 
 constexpr double kNewcomerSeconds = 10;
+// Who waits longer than this for others to come says so.
+constexpr double kNoticeSeconds = 3;
 // How long to see that all have read why the meeting failed, before connections are closed.
 constexpr double kFarewellSeconds = 0.5;
 
@@ -46,7 +48,8 @@ class MeetingHost : public Rendezvous {
  private:
   void collect();
   void move();
-  void wait();
+  void wait(Deadline notice);
+  void tell_who_is_missing() const;
   void welcome_newcomers();
   void hear(Newcomer& newcomer);
   void admit(Newcomer& newcomer, const Join& join);
@@ -75,9 +78,14 @@ MeetingHost::MeetingHost(const Meeting& meeting)
       deadline_(Deadline::in(meeting.seconds)),
       members_(static_cast<size_t>(meeting.world)) {
   members_[0].peer = {.rank = 0, .host = host_name(), .pid = getpid()};
+  Deadline notice = Deadline::in(kNoticeSeconds);
   while (!all_here()) {
     if (deadline_.passed()) time_out();
-    wait();
+    if (notice.passed()) {
+      tell_who_is_missing();
+      notice = Deadline::never();
+    }
+    wait(notice);
     move();
   }
   hand_out({});
@@ -98,7 +106,7 @@ void MeetingHost::collect() {
   move();
   while (!missing().empty()) {
     if (deadline_.passed()) time_out();
-    wait();
+    wait(Deadline::never());
     move();
   }
 }
@@ -109,9 +117,20 @@ void MeetingHost::move() {
     if (member.link) hear(member);
 }
 
-void MeetingHost::wait() {
+void MeetingHost::tell_who_is_missing() const {
+  const std::vector<int> ranks = missing();
+  const std::string text =
+      fmt::format("waiting for rank{} {} at {}:{}", ranks.size() == 1 ? "" : "s",
+                  fmt::join(ranks, ", "), meeting_.host, meeting_.port);
+  if (meeting_.log)
+    meeting_.log(text);
+  else
+    fmt::print(stderr, "lockstep: {}\n", text);
+}
+
+void MeetingHost::wait(Deadline notice) {
   std::vector<pollfd> waits = {{.fd = doorman_.descriptor(), .events = POLLIN}};
-  double seconds = std::min(deadline_.left(), doorman_.patience());
+  double seconds = std::min({deadline_.left(), doorman_.patience(), notice.left()});
   for (const Newcomer& newcomer : newcomers_) {
     waits.push_back(newcomer.link.waits_for());
     seconds = std::min(seconds, newcomer.deadline.left());
@@ -219,13 +238,19 @@ std::vector<int> MeetingHost::missing() const {
 
 void MeetingHost::time_out() {
   const std::vector<int> ranks = missing();
+  const std::string dropped =
+      doorman_.dropped() == 0
+          ? ""
+          : fmt::format(
+                "; {} connections were dropped: have all workers the same LOCKSTEP_JOB_KEY?",
+                doorman_.dropped());
   fail({.kind = FailureKind::timeout,
         .ranks = ranks,
         .message = fmt::format("rank{} {} did not come to {}:{} in time ({} of {} ranks are here); "
-                               "see whether they run, and whether they can reach this address",
+                               "see whether they run, and whether they can reach this address{}",
                                ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), meeting_.host,
                                meeting_.port, meeting_.world - static_cast<int>(ranks.size()),
-                               meeting_.world)});
+                               meeting_.world, dropped)});
 }
 
 void MeetingHost::fail(const Failure& failure) {

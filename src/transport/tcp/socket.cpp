@@ -67,7 +67,8 @@ Descriptor try_listen(const Address& at) {
   const std::string where = fmt::format("{}:{}", host.empty() ? "*" : host, port);
   if (cause == EADDRINUSE)
     throw BadInput(
-        "{}: the port is in use on this machine; choose another port, or stop what listens there "
+        "{}: the port is in use on this machine (by another worker with rank 0?); choose another "
+        "port, or stop what listens there "
         "(ss -ltnp 'sport = :{}' shows it)",
         where, port);
   throw BadInput("{}: cannot listen: {}; choose another address or port", where,

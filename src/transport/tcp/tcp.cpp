@@ -7,14 +7,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/clock.h"
+#include "transport/own_memory.h"
 #include "transport/tcp/heart.h"
 #include "transport/tcp/tcp_mesh.h"
 #include "transport/tcp/tcp_stream.h"
@@ -28,7 +26,6 @@ namespace {
 
 constexpr size_t kStripe = size_t{512} << 10;
 constexpr size_t kStaging = size_t{256} << 10;
-constexpr size_t kHugePage = size_t{2} << 20;
 // A sleep and a wake-up cost tens of microseconds: look again for that long before sleeping.
 constexpr double kSpinSeconds = 50e-6;
 constexpr int kPassesBetweenChecks = 64;
@@ -63,7 +60,7 @@ class Tcp : public Transport {
   const std::vector<Peer>& peers() const override { return peers_; }
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
-  Memory allocate(size_t bytes) override;
+  Memory allocate(size_t bytes) override { return own_memory(bytes); }
   void watch_stalls(const StallWatch& watch) override { watch_ = watch; }
   void abort(const std::string& why, int culprit) noexcept override;
   std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {
@@ -219,15 +216,6 @@ void Tcp::time_out() const {
                 fmt::format("rank {} waited for {} longer than allowed; see what {} doing",
                             peers_[static_cast<size_t>(rank_)].rank, fmt::join(names, ", "),
                             names.size() == 1 ? "it is" : "they are"));
-}
-
-Memory Tcp::allocate(size_t bytes) {
-  const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
-  const size_t rounded = std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
-  auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
-  if (data == nullptr) throw std::bad_alloc();
-  std::memset(data, 0, rounded);
-  return {{data, [](std::byte* memory) { std::free(memory); }}, bytes};
 }
 
 void Tcp::abort(const std::string& why, int culprit) noexcept {

@@ -3,9 +3,17 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "collective/plan/plan.h"
+namespace lockstep {
 
-namespace lockstep::collective {
+/// The elements begin .. end-1 of something.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
+  bool empty() const { return end <= begin; }
+  bool operator==(const Range&) const = default;
+};
 
 /// Slice `index` of `count` elements cut into `parts`, the first ones longer by one where it does
 /// not divide.
@@ -16,4 +24,4 @@ inline Range slice(int64_t count, int64_t parts, int64_t index) {
   return {begin, begin + size + (index < rest ? 1 : 0)};
 }
 
-}  // namespace lockstep::collective
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+#include "cli/placement_flags.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace lockstep::cli {
+
+void add_placement_flags(CLI::App& app, launch::PlacementFlags& flags) {
+  app.add_option("-n,--workers", flags.workers, "workers on this host")->type_name("N");
+  app.add_option("--nnodes", flags.nodes, "hosts with so many workers each (default 1)")
+      ->type_name("N");
+  app.add_option("--node-rank", flags.node_rank, "which of the hosts this is, from 0")
+      ->type_name("N");
+  app.add_option("--master", flags.master,
+                 "where host 0 is; all hosts need the same LOCKSTEP_JOB_KEY in the environment")
+      ->type_name("HOST:PORT");
+}
+
+int run_placed(const launch::PlacementFlags& flags, launch::Prefixed prefixed,
+               const std::function<int(const launch::Job&)>& worker) {
+  const std::vector<launch::Job> jobs = launch::jobs_here(flags);
+  const int first = jobs.front().rank;
+  const auto endings = launch::run_workers(
+      {.count = flags.workers, .first_rank = first, .prefixed = prefixed},
+      [&](int rank) { return worker(jobs[static_cast<size_t>(rank - first)]); });
+  const launch::Ending* const failure = launch::first_failure(endings);
+  if (failure == nullptr) return 0;
+  std::fputs(fmt::format("lockstep: {}\n", failure->text()).c_str(), stderr);
+  return failure->exit_code();
+}
+
+}  // namespace lockstep::cli

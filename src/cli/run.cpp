@@ -1,0 +1,67 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/placement_flags.h"
+#include "launch/workers.h"
+#include "lockstep/error.h"
+#include "transport/host.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct RunFlags {
+  launch::PlacementFlags placement;
+  std::vector<std::string> program;
+};
+
+// Never returns: the process becomes the program.
+int become(const std::vector<std::string>& program, const launch::Job& job, int local_world) {
+  for (const auto& [name, value] : environment_of(job, local_world))
+    setenv(name.c_str(), value.c_str(), 1);
+  // LibTorch would take as many threads as the machine has processors, and share a few.
+  const auto processors = static_cast<int>(transport::allowed_processors().size());
+  setenv("OMP_NUM_THREADS", fmt::format("{}", std::max(1, processors)).c_str(), 0);
+  std::vector<char*> words;
+  for (const std::string& word : program) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  throw BadInput("{}: cannot be started: {}", program[0], std::strerror(errno));
+}
+
+int run(const RunFlags& flags) {
+  if (flags.program.empty())
+    throw BadInput("say what to run: lockstep run -n 2 -- PROGRAM ARGUMENTS");
+  return run_placed(flags.placement, launch::Prefixed::all, [&](const launch::Job& job) {
+    return become(flags.program, job, flags.placement.workers);
+  });
+}
+
+}  // namespace
+
+Command add_run(CLI::App& parent) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* app = parent.add_subcommand("run", "Start your own program as workers of one job");
+  add_placement_flags(*app, flags->placement);
+  app->add_option("PROGRAM", flags->program, "and its arguments, after --")->type_name("");
+  app->footer(
+      "The program finds its rank by lockstep::init, or by torchrun's variables: RANK, "
+      "WORLD_SIZE,\n"
+      "LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Lines of its output get the rank in front. When a\n"
+      "worker fails the others are ended; Ctrl-C ends all.\n"
+      "Examples:\n"
+      "  lockstep run -n 2 -- ./mnist_ddp --epochs 3\n"
+      "  LOCKSTEP_JOB_KEY=... lockstep run -n 4 --nnodes 2 --node-rank 0 --master node1:29500 -- "
+      "./mnist_ddp");
+  return {app, [flags] { return run(*flags); }};
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,98 @@
+#include "launch/placement.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <random>
+
+#include "launch/workers.h"
+#include "lockstep/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr int kMostWorkers = 256;
+constexpr int kMostNodes = 4096;
+constexpr uint16_t kUsualPort = 29500;
+
+void check(const PlacementFlags& flags) {
+  if (flags.workers < 1 || flags.workers > kMostWorkers)
+    throw BadInput("--workers {}: expected 1 to {}", flags.workers, kMostWorkers);
+  if (flags.nodes < 1 || flags.nodes > kMostNodes)
+    throw BadInput("--nnodes {}: expected 1 to {}", flags.nodes, kMostNodes);
+  if (flags.node_rank < 0 || flags.node_rank >= flags.nodes)
+    throw BadInput("--node-rank {}: expected 0 to {}", flags.node_rank, flags.nodes - 1);
+  if (flags.nodes > 1 && flags.master.empty())
+    throw BadInput("--nnodes {}: say where node 0 is, --master HOST:PORT", flags.nodes);
+}
+
+std::string random_key() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+std::string key_for(const PlacementFlags& flags) {
+  const char* const given = std::getenv("LOCKSTEP_JOB_KEY");
+  if (given != nullptr && *given != '\0') return given;
+  if (flags.nodes > 1)
+    throw BadInput(
+        "--nnodes {}: set LOCKSTEP_JOB_KEY to a secret, the same on all nodes: who knows it can "
+        "join the job",
+        flags.nodes);
+  return random_key();
+}
+
+struct Address {
+  std::string host;
+  uint16_t port;
+};
+
+// HOST, HOST:PORT or [IPV6]:PORT.
+Address parse_master(const std::string& text) {
+  const bool bracketed = text.starts_with('[');
+  const size_t host_end = bracketed ? text.find(']') : std::min(text.rfind(':'), text.size());
+  const std::string host = text.substr(bracketed ? 1 : 0, host_end - (bracketed ? 1 : 0));
+  const size_t port_at = host_end + (bracketed ? 2 : 1);
+  int port = kUsualPort;
+  if (port_at < text.size()) {
+    const auto [end, error] =
+        std::from_chars(text.data() + port_at, text.data() + text.size(), port);
+    if (error != std::errc() || end != text.data() + text.size()) port = 0;
+  }
+  if (host.empty() || port < 1 || port > 65535)
+    throw BadInput("--master {}: expected HOST:PORT", text);
+  return {host, static_cast<uint16_t>(port)};
+}
+
+}  // namespace
+
+std::vector<Job> jobs_here(const PlacementFlags& flags) {
+  check(flags);
+  const Address master = flags.master.empty()
+                             ? Address{"127.0.0.1", static_cast<uint16_t>(free_port())}
+                             : parse_master(flags.master);
+  const std::string key = key_for(flags);
+  std::vector<Job> jobs;
+  for (int local = 0; local < flags.workers; ++local)
+    jobs.push_back({.rank = flags.node_rank * flags.workers + local,
+                    .world = flags.nodes * flags.workers,
+                    .local_rank = local,
+                    .master_host = master.host,
+                    .master_port = master.port,
+                    .key = key,
+                    .launcher = "lockstep"});
+  return jobs;
+}
+
+std::vector<std::pair<std::string, std::string>> environment_of(const Job& job, int local_world) {
+  return {{"RANK", fmt::format("{}", job.rank)},
+          {"WORLD_SIZE", fmt::format("{}", job.world)},
+          {"LOCAL_RANK", fmt::format("{}", job.local_rank)},
+          {"LOCAL_WORLD_SIZE", fmt::format("{}", local_world)},
+          {"MASTER_ADDR", job.master_host},
+          {"MASTER_PORT", fmt::format("{}", job.master_port)},
+          {"LOCKSTEP_JOB_KEY", job.key}};
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+
+#include "transport/transport.h"
+
+namespace lockstep::transport {
+
+/// Zeroed memory of this process alone, aligned to 64 bytes, large pieces to huge pages. Throws
+/// std::bad_alloc.
+Memory own_memory(size_t bytes);
+
+}  // namespace lockstep::transport
