@@ -15,7 +15,8 @@ struct Command {
 Command add_train(CLI::App& parent);
 Command add_explain(CLI::App& parent);
 Command add_bench(CLI::App& parent);
-Command add_run(CLI::App& parent);
+/// `program` is what stands after -- on the command line.
+Command add_run(CLI::App& parent, std::vector<std::string> program);
 
 /// `lockstep data` has subcommands of its own: list, get, check.
 std::vector<Command> add_data(CLI::App& parent);

@@ -6,6 +6,7 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/nearest.h"
@@ -50,7 +51,17 @@ void refuse_unknown_words(const CLI::App& app) {
   throw BadInput("unexpected word '{}'{}", word, help);
 }
 
+// Takes the words after the first -- off: they are somebody else's.
+std::vector<std::string> words_after_dashes(int& argc, char** argv) {
+  char** const end = argv + argc;
+  char** const dashes =
+      std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
+  argc = static_cast<int>(dashes - argv);
+  return dashes == end ? std::vector<std::string>() : std::vector<std::string>(dashes + 1, end);
+}
+
 int run(int argc, char** argv) {
+  const std::vector<std::string> program = words_after_dashes(argc, argv);
   CLI::App app("Trains deep networks, in C++, on LibTorch.", "lockstep");
   app.set_version_flag("--version", LOCKSTEP_VERSION);
   app.footer(
@@ -58,7 +69,7 @@ int run(int argc, char** argv) {
       "More about a command:  lockstep COMMAND --help");
   std::vector<Command> commands = add_data(app);
   commands.insert(commands.begin(), add_train(app));
-  commands.insert(commands.begin() + 1, add_run(app));
+  commands.insert(commands.begin() + 1, add_run(app, program));
   commands.push_back(add_bench(app));
   commands.push_back(add_explain(app));
   app.require_subcommand(0, 1);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -17,11 +18,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-struct RunFlags {
-  launch::PlacementFlags placement;
-  std::vector<std::string> program;
-};
 
 // Never returns: the process becomes the program.
 int become(const std::vector<std::string>& program, const launch::Job& job, int local_world) {
@@ -37,21 +33,21 @@ int become(const std::vector<std::string>& program, const launch::Job& job, int 
   throw BadInput("{}: cannot be started: {}", program[0], std::strerror(errno));
 }
 
-int run(const RunFlags& flags) {
-  if (flags.program.empty())
-    throw BadInput("say what to run: lockstep run -n 2 -- PROGRAM ARGUMENTS");
-  return run_placed(flags.placement, launch::Prefixed::all, [&](const launch::Job& job) {
-    return become(flags.program, job, flags.placement.workers);
+int run(const launch::PlacementFlags& placement, const std::vector<std::string>& program) {
+  if (program.empty()) throw BadInput("say what to run: lockstep run -n 2 -- PROGRAM ARGUMENTS");
+  return run_placed(placement, launch::Prefixed::all, [&](const launch::Job& job) {
+    return become(program, job, placement.workers);
   });
 }
 
 }  // namespace
 
-Command add_run(CLI::App& parent) {
-  auto flags = std::make_shared<RunFlags>();
-  CLI::App* app = parent.add_subcommand("run", "Start your own program as workers of one job");
-  add_placement_flags(*app, flags->placement);
-  app->add_option("PROGRAM", flags->program, "and its arguments, after --")->type_name("");
+Command add_run(CLI::App& parent, std::vector<std::string> program) {
+  auto flags = std::make_shared<launch::PlacementFlags>();
+  CLI::App* app = parent.add_subcommand(
+      "run",
+      "Start your own program as workers of one job: lockstep run -n N -- PROGRAM ARGUMENTS");
+  add_placement_flags(*app, *flags);
   app->footer(
       "The program finds its rank by lockstep::init, or by torchrun's variables: RANK, "
       "WORLD_SIZE,\n"
@@ -61,7 +57,7 @@ Command add_run(CLI::App& parent) {
       "  lockstep run -n 2 -- ./mnist_ddp --epochs 3\n"
       "  LOCKSTEP_JOB_KEY=... lockstep run -n 4 --nnodes 2 --node-rank 0 --master node1:29500 -- "
       "./mnist_ddp");
-  return {app, [flags] { return run(*flags); }};
+  return {app, [flags, program = std::move(program)] { return run(*flags, program); }};
 }
 
 }  // namespace lockstep::cli

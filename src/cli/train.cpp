@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,8 @@ void stop_on_signals() {
   signal(SIGPIPE, SIG_IGN);  // a viewer that went away is no reason to stop training
 }
 
+using Tell = std::function<void(const std::string&)>;
+
 void tell(const std::string& message) {
   std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
 }
@@ -82,6 +85,7 @@ struct TrainFlags {
   std::string algorithm = "auto";
   std::optional<std::string> out;
   bool resume = false;
+  bool verbose = false;
   bool json = false;
   bool print_recipe = false;
   std::optional<int64_t> stop_at_step;
@@ -210,16 +214,19 @@ int train_as_other(train::Trainer& trainer, const train::Trainer::Limits& limits
   return last["event"] == "end" || stop_signal == 0 ? 0 : 128 + stop_signal;
 }
 
-int work(const TrainFlags& flags, const Recipe& recipe, const launch::Job& job) {
+using Data = std::shared_ptr<const train::TrainingData>;
+
+int work(const TrainFlags& flags, const Recipe& recipe, const Data& data, const launch::Job& job) {
   stop_on_signals();
   World world =
       world_of(launch::join_group(
                    job, {.connect = {.transport = launch::resolve_transport(flags.transport, job)},
                          .algorithm = flags.algorithm,
-                         .tell = tell}),
+                         .tell = tell,
+                         .tell_more = flags.verbose ? Tell(tell) : Tell()}),
                job.local_rank);
   try {
-    train::Trainer trainer(recipe, world);
+    train::Trainer trainer(recipe, world, data);
     train::Trainer::Limits limits{.stop = &stop_asked};
     if (flags.stop_at_step) limits.stop_at_step = *flags.stop_at_step;
     return world.rank() == 0 ? train_as_rank_0(flags, recipe, trainer, limits)
@@ -242,11 +249,12 @@ int train_and_tell(const TrainFlags& flags) {
   launch::check_algorithm(flags.algorithm, flags.transport);
   if (flags.resume && keeps_record)
     if (const auto end = finished_run(*flags.out)) return show_result(*end, flags);
-  if (job) return work(flags, recipe, *job);
+  const Data data = train::load_training_data(recipe);  // workers started here share it
+  if (job) return work(flags, recipe, data, *job);
   if (flags.placement.workers == 1 && flags.placement.nodes == 1)
-    return work(flags, recipe, {.launcher = "nobody"});
+    return work(flags, recipe, data, {.launcher = "nobody"});
   return run_placed(flags.placement, launch::Prefixed::others,
-                    [&](const launch::Job& mine) { return work(flags, recipe, mine); });
+                    [&](const launch::Job& mine) { return work(flags, recipe, data, mine); });
 }
 
 }  // namespace
@@ -279,6 +287,7 @@ Command add_train(CLI::App& parent) {
       ->check(CLI::PositiveNumber);
   app->add_flag("--print-recipe", flags->print_recipe,
                 "print the whole recipe, every key with its meaning, and train nothing");
+  app->add_flag("--verbose", flags->verbose, "say what --algorithm auto measured");
   app->add_flag("--json", flags->json, "print the result as one JSON object on stdout");
   app->footer(
       "Ctrl-C ends after the step under way, with a checkpoint.\n"

@@ -51,6 +51,8 @@ Splits load_cifar(const CatalogEntry& entry, const fs::path& folder) {
           read_cifar(all.last(1), kCifarBatch, entry.class_names), ""};
 }
 
+}  // namespace
+
 Splits load_without_digest(const SourceOptions& options) {
   const std::string& name = options.name;
   if (name.starts_with(kNpy)) return load_npy(folder_after(kNpy, name), options);
@@ -68,8 +70,6 @@ Splits load_without_digest(const SourceOptions& options) {
       "folder:DIR",
       name, did_you_mean(name, known_sources()));
 }
-
-}  // namespace
 
 Splits load(const SourceOptions& options) {
   Splits splits = load_without_digest(options);

@@ -30,6 +30,9 @@ struct SourceOptions {
 /// Loads both splits into memory. Throws BadInput naming the file, what is wrong and the cure.
 Splits load(const SourceOptions& options);
 
+/// The same, for who works the digest out while it does something else.
+Splits load_without_digest(const SourceOptions& options);
+
 /// The names `load` knows without a path, in the order to show them.
 std::vector<std::string> known_sources();
 

@@ -5,6 +5,7 @@
 #include "base/nearest.h"
 #include "lockstep/error.h"
 #include "transport/alone.h"
+#include "transport/host.h"
 #include "transport/hybrid.h"
 #include "transport/mpi.h"
 #include "transport/shm/shm.h"
@@ -36,6 +37,12 @@ std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options) 
         "start all workers by one mpirun -n {}",
         options.transport, all->rank(), all->world(), job.rank, job.world, job.world);
   return all;
+}
+
+bool are_on_one_host(Rendezvous& all) {
+  const std::vector<std::string> hosts = all.gather(transport::host_identity());
+  return std::all_of(hosts.begin(), hosts.end(),
+                     [&](const std::string& host) { return host == hosts[0]; });
 }
 
 void agree_on(const ConnectOptions& options, Rendezvous& all) {
@@ -79,6 +86,7 @@ std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options
   if (options.transport == "shm") return transport::connect_shm(*all, shm);
   if (options.transport == "tcp") return transport::connect_tcp(*all, tcp);
   if (options.transport == "mpi") return transport::connect_mpi(*all);
+  if (are_on_one_host(*all)) return transport::connect_shm(*all, shm);
   auto between = uses_mpi(options.transport) ? transport::connect_mpi(*all)
                                              : transport::connect_tcp(*all, tcp);
   return transport::connect_hybrid(*all, std::move(between), shm);

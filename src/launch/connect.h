@@ -10,7 +10,8 @@
 
 namespace lockstep::launch {
 
-/// "shm", "tcp", "mpi", "hybrid" (shm inside a host, tcp between hosts) and "hybrid-mpi".
+/// "shm", "tcp", "mpi", "hybrid" (shm inside a host, tcp between hosts) and "hybrid-mpi". On one
+/// host the hybrids are shm.
 const std::vector<std::string>& transport_names();
 
 /// Throws BadInput with the nearest name.

@@ -29,7 +29,8 @@ std::unique_ptr<Communicator> join_group(const Job& job, const GroupOptions& opt
         [chosen = collective::parse_algorithm(options.algorithm)](int64_t) { return chosen; });
   } else if (group->world() > 1 && group->transport().shared_board() == nullptr) {
     const sim::Network network = sim::calibrate(*group);
-    if (options.tell && group->rank() == 0) options.tell("auto: measured " + describe(network));
+    if (options.tell_more && group->rank() == 0)
+      options.tell_more("auto: measured " + describe(network));
     group->choose(sim::cheapest_on(network, group->world()));
   }
   return group;

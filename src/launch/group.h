@@ -17,8 +17,10 @@ struct GroupOptions {
   std::string algorithm = "auto";
   double timeout_seconds = 600;
   double stall_seconds = 10;
-  /// Gets what `auto` measured, and who waits for whom.
+  /// Gets who waits for whom.
   std::function<void(const std::string& message)> tell;
+  /// Gets what `auto` measured.
+  std::function<void(const std::string& message)> tell_more;
 };
 
 /// Connects this worker with all others of its job, and makes ready what they do together. Throws

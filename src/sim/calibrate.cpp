@@ -156,7 +156,7 @@ void walk_downhill(Network& network, const std::vector<Sample>& samples) {
 // From what long messages took. Shaped links let tens or hundreds of kilobytes pass at once; what
 // looks like more are caches, or a busy moment in the shorter of the two.
 void set_speed(Network& network, double middle, double most) {
-  constexpr double kMostBurst = kLong / 4.0;
+  constexpr double kMostBurst = kLong / 8.0;
   const double slope = static_cast<double>(kLongest - kLong) / std::max(1e-9, most - middle);
   const double burst = static_cast<double>(kLongest) - most * slope;
   const bool shaped = burst > 0 && burst <= kMostBurst;
@@ -219,9 +219,10 @@ std::function<Algorithm(int64_t)> cheapest_on(const Network& network, int world)
 }
 
 std::string describe(const Network& network) {
-  std::string text =
-      fmt::format("latency {:.1f} us, {:.0f} MB/s, {:.1f} us of processor a message",
-                  network.latency * 1e6, network.bytes_per_second / 1e6, network.overhead * 1e6);
+  std::string text = fmt::format(
+      "latency {:.1f} us, {:.0f} MB/s, {:.1f} us of processor a message and {:.2f} ns a byte",
+      network.latency * 1e6, network.bytes_per_second / 1e6, network.overhead * 1e6,
+      network.overhead_per_byte * 1e9);
   if (network.processors != kUnlimited)
     text += fmt::format(", {:.1f} us of waking, {} processors for all", network.wake * 1e6,
                         network.processors);

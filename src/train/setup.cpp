@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/agreement.h"
+#include "device/allocator.h"
 #include "lockstep/error.h"
 #include "train/checkpoint.h"
 
@@ -13,12 +14,9 @@ namespace {
 
 Recipe checked(Recipe recipe) {
   validate(recipe);
+  keep_freed_memory();
   at::set_num_threads(static_cast<int>(recipe.train.threads));
   return recipe;
-}
-
-data::Normalization normalization_for(const Recipe& recipe, const data::Dataset& dataset) {
-  return recipe.data.normalize ? data::measure_normalization(dataset) : data::Normalization{};
 }
 
 std::shared_ptr<model::Model> model_for(const Recipe& recipe, const data::Dataset& dataset) {
@@ -69,19 +67,19 @@ data::LoaderOptions loader_options(const Recipe& recipe, const data::Normalizati
 
 }  // namespace
 
-Setup::Setup(Recipe asked, World everyone)
+Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const TrainingData> loaded)
     : recipe(checked(std::move(asked))),
       world(std::move(everyone)),
       group(world.communicator()),
       shards(shards_for(recipe, group.world())),
-      splits(data::load(recipe.data.source)),
-      normalization(normalization_for(recipe, splits.train)),
+      data(std::move(loaded)),
+      splits(data->splits),
+      normalization(data->normalization),
       model(model_for(recipe, splits.train)),
       loader(splits.train, loader_options(recipe, normalization, share_of(shards, group.rank()))),
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
-                                         : recipe.train.epochs * steps_per_epoch),
-      load_seconds(since_start.seconds()) {
+                                         : recipe.train.epochs * steps_per_epoch) {
   require_same_run(recipe, splits, group);
 }
 

@@ -145,7 +145,7 @@ void Run::announce() {
                 {"shards", setup_.shards.count()},
                 {"transport", setup_.group.transport().name()},
                 {"out", out()},
-                {"load_seconds", setup_.load_seconds},
+                {"load_seconds", setup_.data->load_seconds},
                 {"torch", TORCH_VERSION}};
   if (!recipe_.model.weights.empty())
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
@@ -320,8 +320,8 @@ Json Run::end_event() {
 
 }  // namespace
 
-Trainer::Trainer(Recipe recipe, World world)
-    : setup_(std::make_unique<Setup>(std::move(recipe), std::move(world))) {}
+Trainer::Trainer(Recipe recipe, World world, std::shared_ptr<const TrainingData> data)
+    : setup_(std::make_unique<Setup>(std::move(recipe), std::move(world), std::move(data))) {}
 
 Trainer::~Trainer() = default;
 

@@ -9,6 +9,7 @@
 #include "observe/events.h"
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
+#include "train/training_data.h"
 
 namespace lockstep::train {
 
@@ -16,16 +17,16 @@ struct Setup;
 
 /// Carries a recipe out in a run's folder, telling everything as events.
 ///
-///     Trainer trainer(recipe, world);
+///     Trainer trainer(recipe, world, load_training_data(recipe));
 ///     RunFolder run = RunFolder::create("runs/mine", recipe);      // on rank 0
 ///     EventLog events(run.events());
 ///     Json end = trainer.run(&run, events, {});
 class Trainer {
  public:
-  /// Loads data and model: everything that can be wrong with a recipe is found here, before a run's
-  /// folder is touched. Collective. Throws BadInput; Mismatch where workers do not have the same
-  /// recipe or data.
-  Trainer(Recipe recipe, World world);
+  /// Makes the model ready: everything that can be wrong with a recipe is found here, before a
+  /// run's folder is touched. Collective. Throws BadInput; Mismatch where workers do not have the
+  /// same recipe or data.
+  Trainer(Recipe recipe, World world, std::shared_ptr<const TrainingData> data);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

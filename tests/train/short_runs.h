@@ -66,7 +66,7 @@ inline World alone() {
 /// Trains in `out`, going on with the run that is there, if there is one.
 inline observe::Json train(const Recipe& recipe, const std::filesystem::path& out,
                            Trainer::Limits limits = {}) {
-  Trainer trainer(recipe, alone());
+  Trainer trainer(recipe, alone(), load_training_data(recipe));
   const RunFolder run = std::filesystem::exists(out / "recipe.toml")
                             ? RunFolder::open(out)
                             : RunFolder::create(out, recipe);
