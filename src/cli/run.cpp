@@ -20,12 +20,12 @@ namespace lockstep::cli {
 namespace {
 
 // Never returns: the process becomes the program.
-int become(const std::vector<std::string>& program, const launch::Job& job, int local_world) {
+int become(const std::vector<std::string>& program, const launch::Job& job, int local_world,
+           int threads) {
   for (const auto& [name, value] : environment_of(job, local_world))
     setenv(name.c_str(), value.c_str(), 1);
-  // LibTorch would take as many threads as the machine has processors, and share a few.
-  const auto processors = static_cast<int>(transport::allowed_processors().size());
-  setenv("OMP_NUM_THREADS", fmt::format("{}", std::max(1, processors)).c_str(), 0);
+  // LibTorch would take as many threads as the machine has processors, in every worker.
+  setenv("OMP_NUM_THREADS", fmt::format("{}", threads).c_str(), 0);
   std::vector<char*> words;
   for (const std::string& word : program) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -35,8 +35,10 @@ int become(const std::vector<std::string>& program, const launch::Job& job, int 
 
 int run(const launch::PlacementFlags& placement, const std::vector<std::string>& program) {
   if (program.empty()) throw BadInput("say what to run: lockstep run -n 2 -- PROGRAM ARGUMENTS");
+  const auto processors = static_cast<int>(transport::allowed_processors().size());
+  const int threads = std::max(1, processors / std::max(1, placement.workers));
   return run_placed(placement, launch::Prefixed::all, [&](const launch::Job& job) {
-    return become(program, job, placement.workers);
+    return become(program, job, placement.workers, threads);
   });
 }
 

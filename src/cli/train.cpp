@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,15 +14,14 @@
 #include "cli/command.h"
 #include "cli/placement_flags.h"
 #include "cli/settings.h"
+#include "cli/trainer_library.h"
 #include "launch/group.h"
 #include "launch/job.h"
 #include "lockstep/error.h"
 #include "observe/events.h"
-#include "observe/progress.h"
-#include "parallel/world_of.h"
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
-#include "train/trainer.h"
+#include "train/worker.h"
 
 namespace lockstep::cli {
 namespace {
@@ -50,8 +48,6 @@ void stop_on_signals() {
   sigaction(SIGTERM, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);  // a viewer that went away is no reason to stop training
 }
-
-using Tell = std::function<void(const std::string&)>;
 
 void tell(const std::string& message) {
   std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
@@ -198,43 +194,27 @@ int show_result(const Json& last, const TrainFlags& flags) {
   return stop_signal == 0 ? 0 : 128 + stop_signal;
 }
 
-// Rank 0 keeps the record and draws; the others say nothing unless something fails.
-int train_as_rank_0(const TrainFlags& flags, const Recipe& recipe, train::Trainer& trainer,
-                    const train::Trainer::Limits& limits) {
-  const train::RunFolder folder = open_folder(flags, recipe);
-  observe::EventLog events(folder.events());
-  observe::Progress progress(stderr);
-  events.listen([&](const Json& event) { progress.show(event); });
-  return show_result(trainer.run(&folder, events, limits), flags);
+train::WorkerTask task_of(const TrainFlags& flags, const Recipe& recipe, const launch::Job& job) {
+  train::WorkerTask task{
+      .recipe = recipe,
+      .job = job,
+      .group = {.connect = {.transport = launch::resolve_transport(flags.transport, job)},
+                .algorithm = flags.algorithm,
+                .tell = tell},
+      .limits = {.stop = &stop_asked},
+      .open_folder = [&flags, &recipe] { return open_folder(flags, recipe); }};
+  if (flags.verbose) task.group.tell_more = tell;
+  if (flags.stop_at_step) task.limits.stop_at_step = *flags.stop_at_step;
+  return task;
 }
 
-int train_as_other(train::Trainer& trainer, const train::Trainer::Limits& limits) {
-  observe::EventLog nowhere;
-  const Json last = trainer.run(nullptr, nowhere, limits);
-  return last["event"] == "end" || stop_signal == 0 ? 0 : 128 + stop_signal;
-}
-
-using Data = std::shared_ptr<const train::TrainingData>;
-
-int work(const TrainFlags& flags, const Recipe& recipe, const Data& data, const launch::Job& job) {
+int work(const train::WorkerTask& task, train::TrainAsWorker train_as_worker,
+         const TrainFlags& flags) {
   stop_on_signals();
-  World world =
-      world_of(launch::join_group(
-                   job, {.connect = {.transport = launch::resolve_transport(flags.transport, job)},
-                         .algorithm = flags.algorithm,
-                         .tell = tell,
-                         .tell_more = flags.verbose ? Tell(tell) : Tell()}),
-               job.local_rank);
-  try {
-    train::Trainer trainer(recipe, world, data);
-    train::Trainer::Limits limits{.stop = &stop_asked};
-    if (flags.stop_at_step) limits.stop_at_step = *flags.stop_at_step;
-    return world.rank() == 0 ? train_as_rank_0(flags, recipe, trainer, limits)
-                             : train_as_other(trainer, limits);
-  } catch (const std::exception& error) {
-    world.abort(error.what());
-    throw;
-  }
+  Json last;
+  train_as_worker(task, last);
+  if (task.job.rank == 0) return show_result(last, flags);
+  return last["event"] == "end" || stop_signal == 0 ? 0 : 128 + stop_signal;
 }
 
 int train_and_tell(const TrainFlags& flags) {
@@ -249,12 +229,20 @@ int train_and_tell(const TrainFlags& flags) {
   launch::check_algorithm(flags.algorithm, flags.transport);
   if (flags.resume && keeps_record)
     if (const auto end = finished_run(*flags.out)) return show_result(*end, flags);
-  const Data data = train::load_training_data(recipe);  // workers started here share it
-  if (job) return work(flags, recipe, data, *job);
+
+  // Both take a while, and workers started here share both.
+  auto trainer = load_trainer();
+  const auto data = train::load_training_data(recipe);
+  const train::TrainAsWorker train_as_worker = trainer.get();
+  const auto start = [&](const launch::Job& mine) {
+    train::WorkerTask task = task_of(flags, recipe, mine);
+    task.data = data;
+    return work(task, train_as_worker, flags);
+  };
+  if (job) return start(*job);
   if (flags.placement.workers == 1 && flags.placement.nodes == 1)
-    return work(flags, recipe, data, {.launcher = "nobody"});
-  return run_placed(flags.placement, launch::Prefixed::others,
-                    [&](const launch::Job& mine) { return work(flags, recipe, data, mine); });
+    return start({.launcher = "nobody"});
+  return run_placed(flags.placement, launch::Prefixed::others, start);
 }
 
 }  // namespace

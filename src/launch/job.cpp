@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "lockstep/error.h"
 
@@ -58,6 +59,14 @@ void refuse_half_a_job() {
                  has_rank ? torchrun.world : torchrun.rank);
 }
 
+// Two jobs that Slurm puts on one node must not meet.
+int master_port() {
+  constexpr int kPortsForJobs = 1000;
+  if (is_set("MASTER_PORT")) return number("MASTER_PORT", 1, 65535);
+  if (!is_set("SLURM_JOB_ID")) return kUsualPort;
+  return kUsualPort + number("SLURM_JOB_ID", 0, std::numeric_limits<int>::max()) % kPortsForJobs;
+}
+
 }  // namespace
 
 std::string first_host(const std::string& list) {
@@ -85,8 +94,7 @@ std::optional<Job> job_from_environment() {
       job.master_host = variable("MASTER_ADDR");
     else if (is_set("SLURM_JOB_NODELIST"))
       job.master_host = first_host(variable("SLURM_JOB_NODELIST"));
-    job.master_port =
-        static_cast<uint16_t>(is_set("MASTER_PORT") ? number("MASTER_PORT", 1, 65535) : kUsualPort);
+    job.master_port = static_cast<uint16_t>(master_port());
     job.key = variable("LOCKSTEP_JOB_KEY");
     return job;
   }

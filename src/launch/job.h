@@ -23,8 +23,9 @@ struct Job {
 /// where there is no launcher. Throws BadInput for values that cannot be, and where only one of
 /// RANK and WORLD_SIZE is there.
 ///
-/// The address of rank 0 is MASTER_ADDR and MASTER_PORT (29500 if not said), under Slurm the first
-/// host of the job. The key is LOCKSTEP_JOB_KEY.
+/// The address of rank 0 is MASTER_ADDR and MASTER_PORT; if not said, under Slurm the first host of
+/// the job and a port that depends on the job's number, elsewhere this host and 29500. The key is
+/// LOCKSTEP_JOB_KEY.
 std::optional<Job> job_from_environment();
 
 /// "n[1-2,7],m3" -> "n1": the first host of a list as Slurm writes it.

@@ -12,6 +12,8 @@ struct OptimizerOptions {
   /// "sgd" or "adamw".
   std::string name = "sgd";
   double lr = 0.05;
+  /// Whether `lr` is for one worker and is multiplied by how many there are.
+  bool scale_lr_by_workers = false;
   double weight_decay = 0;
   /// Whether one-dimensional parameters (biases, BatchNorm's scale and shift) decay too.
   bool decay_bias_and_norm = true;

@@ -94,6 +94,8 @@ std::vector<Key> keys(Recipe& r) {
       {"optimizer.name", &r.optimizer.name, "sgd or adamw", 0, 0, kResult,
        optim::optimizer_names()},
       {"optimizer.lr", &r.optimizer.lr, "the schedule's highest learning rate", 0, 1e6},
+      {"optimizer.scale_lr_by_workers", &r.optimizer.scale_lr_by_workers,
+       "multiply lr by the number of workers; the result then depends on it"},
       {"optimizer.weight_decay", &r.optimizer.weight_decay,
        "how strongly weights are pulled towards zero", 0, 1e6},
       {"optimizer.decay_bias_and_norm", &r.optimizer.decay_bias_and_norm,

@@ -28,6 +28,10 @@ using observe::Span;
 // A step event is written at least this often, however rarely the recipe asks for one.
 constexpr double kLongestSilence = 1.0;
 
+double highest_rate(const Recipe& recipe, int workers) {
+  return recipe.optimizer.scale_lr_by_workers ? recipe.optimizer.lr * workers : recipe.optimizer.lr;
+}
+
 /// A run under way.
 class Run {
  public:
@@ -77,8 +81,8 @@ Run::Run(Setup& setup, const RunFolder* folder, observe::EventLog& events)
       folder_(folder),
       events_(events),
       step_(recipe_, setup.model, setup.splits.train.shape,
-            optim::Schedule(recipe_.schedule, recipe_.optimizer.lr, setup.total_steps,
-                            setup.steps_per_epoch),
+            optim::Schedule(recipe_.schedule, highest_rate(recipe_, setup.group.world()),
+                            setup.total_steps, setup.steps_per_epoch),
             {setup.shards, setup.group}) {
   if (folder != nullptr) checkpoints_.emplace(folder->checkpoints());
   resume_from_checkpoint();
@@ -150,6 +154,11 @@ void Run::announce() {
   if (!recipe_.model.weights.empty())
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
   events_.write(event);
+  if (recipe_.optimizer.scale_lr_by_workers)
+    events_.write({{"event", "warning"},
+                   {"message", fmt::format("the learning rate is that of one worker times {}: with "
+                                           "another number of workers this run ends elsewhere",
+                                           setup_.group.world())}});
   for (const std::string& key : without_effect(recipe_))
     events_.write({{"event", "warning"}, {"message", "without effect: " + key}});
   if (const auto cores = std::thread::hardware_concurrency(); recipe_.train.threads > cores)

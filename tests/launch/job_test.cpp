@@ -18,11 +18,26 @@ using Variables = std::map<std::string, std::string>;
 class Environment {
  public:
   explicit Environment(const Variables& variables) {
-    for (const char* name :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_JOB_KEY",
-          "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_RANK",
-          "PMIX_SIZE", "PMIX_LOCAL_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "SLURM_PROCID",
-          "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_JOB_NODELIST"}) {
+    for (const char* name : {"RANK",
+                             "WORLD_SIZE",
+                             "LOCAL_RANK",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "LOCKSTEP_JOB_KEY",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "PMIX_RANK",
+                             "PMIX_SIZE",
+                             "PMIX_LOCAL_RANK",
+                             "PMI_RANK",
+                             "PMI_SIZE",
+                             "MPI_LOCALRANKID",
+                             "SLURM_PROCID",
+                             "SLURM_NTASKS",
+                             "SLURM_LOCALID",
+                             "SLURM_JOB_NODELIST",
+                             "SLURM_JOB_ID"}) {
       before_.emplace_back(name, "");  // puts back what was there
       unsetenv(name);
     }

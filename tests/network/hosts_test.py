@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -99,12 +100,31 @@ def a_cut_off_host_is_named(lockstep):
     assert "rank 0 (host0" in errors[2] or "rank 1 (host1" in errors[2], errors
 
 
+def four_hosts_train_to_the_model_of_one_worker(lockstep):
+    recipe = ["--data", "fashion-mnist", "--model", "convnet", "--steps", "20", "--shards", "8"]
+    with tempfile.TemporaryDirectory() as folder, Hosts(4) as hosts:
+        command = [lockstep, "train", *recipe, "--workers", "2", "--nnodes", "4", "--master", hosts.address(0)]
+        command += ["--out", f"{folder}/run"]
+        launchers = [
+            hosts.start(host, [*command, "--node-rank", str(host)], {"LOCKSTEP_JOB_KEY": "k"},
+                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            for host in range(4)
+        ]
+        errors = [launcher.communicate(timeout=100)[1] for launcher in launchers]
+        assert [launcher.returncode for launcher in launchers] == [0] * 4, errors
+        subprocess.run([lockstep, "train", *recipe, "--out", f"{folder}/alone"], check=True, capture_output=True)
+        ends = [json.loads(open(f"{folder}/{run}/events.jsonl").readlines()[-1]) for run in ("run", "alone")]
+    assert ends[0]["workers"] == 8, ends[0]
+    assert ends[0]["model_sha256"] == ends[1]["model_sha256"], ends
+
+
 TESTS = {
     "EveryAlgorithmAddsRight": every_algorithm_adds_right,
     "HybridAddsRight": hybrid_adds_right,
     "ShmRefusesOtherHosts": shm_refuses_other_hosts,
     "SimulatorForetellsLargeBuckets": simulator_foretells_large_buckets,
     "ACutOffHostIsNamed": a_cut_off_host_is_named,
+    "FourHostsTrainToTheModelOfOneWorker": four_hosts_train_to_the_model_of_one_worker,
 }
 
 if __name__ == "__main__":

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <future>
+
+#include "train/worker.h"
+
+namespace lockstep::cli {
+
+/// Loads the library that trains, in a thread of its own, from beside this program or from where it
+/// is installed. Throws Error where it is not there or does not fit.
+std::future<train::TrainAsWorker> load_trainer();
+
+}  // namespace lockstep::cli

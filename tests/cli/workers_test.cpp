@@ -1,0 +1,132 @@
+// What `lockstep train` and `lockstep run` promise of many workers, on a network with BatchNorm and
+// dropout's like, on data small enough to train in a second.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep_command.h"
+#include "temporary_folder.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void write_npy(const std::filesystem::path& path, const std::string& type, const std::string& shape,
+               const void* data, size_t bytes) {
+  std::string header =
+      "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.append(63 - (10 + header.size()) % 64, ' ').append("\n");
+  std::ofstream file(path, std::ios::binary);
+  file << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() & 255)
+       << static_cast<char>(header.size() >> 8) << header;
+  file.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
+}
+
+// 60 images of 3 x 16 x 16.
+void write_data(const std::filesystem::path& folder) {
+  std::vector<float> x(60 * 3 * 16 * 16);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(std::sin(0.37 * double(i)));
+  std::vector<int64_t> y(60);
+  for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int64_t>(i * 7 % 3);
+  write_npy(folder / "x.npy", "<f4", "(60, 3, 16, 16)", x.data(), x.size() * sizeof(float));
+  write_npy(folder / "y.npy", "<i8", "(60,)", y.data(), y.size() * sizeof(int64_t));
+}
+
+class Workers : public ::testing::Test {
+ protected:
+  Workers() { write_data(folder_.path()); }
+
+  Words train(const std::string& out, const Words& flags) const {
+    Words words = {"train",
+                   "--data",
+                   "npy:" + folder_.path().string(),
+                   "--model",
+                   "resnet20",
+                   "--batch",
+                   "12",
+                   "--shards",
+                   "6",
+                   "--epochs",
+                   "2",
+                   "--json",
+                   "--out",
+                   (folder_ / out).string()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return words;
+  }
+
+  static std::string digest(const Words& words) {
+    const Outcome outcome = lockstep_command(words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    if (outcome.exit_code != 0) return "";
+    return nlohmann::json::parse(outcome.out).at("model_sha256");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Workers, OfAnyNumberEndWithTheSameModel) {
+  const std::string alone = digest(train("1", {}));
+  for (const char* workers : {"2", "3", "4", "6"})
+    EXPECT_EQ(digest(train(workers, {"--workers", workers})), alone) << workers << " workers";
+}
+
+TEST_F(Workers, EndWithTheSameModelOverAnyTransportAndByAnyAlgorithm) {
+  const std::string shm = digest(train("shm", {"--workers", "3"}));
+  EXPECT_EQ(digest(train("tcp", {"--workers", "3", "--transport", "tcp"})), shm);
+  EXPECT_EQ(digest(train("tree", {"--workers", "3", "--algorithm", "tree"})), shm);
+}
+
+TEST_F(Workers, GoOnWithARunThatOthersBegan) {
+  const std::string whole = digest(train("whole", {}));
+  const Outcome stopped = lockstep_command(train("run", {"--workers", "2", "--stop-at-step", "3"}));
+  ASSERT_EQ(stopped.exit_code, 0) << stopped.err;
+  EXPECT_EQ(digest({"train", "--resume", "--json", "--workers", "3", "--out",
+                    (folder_ / "run").string()}),
+            whole);
+}
+
+TEST_F(Workers, AreRefusedWhereThereAreMoreThanShards) {
+  const Outcome outcome = lockstep_command(train("many", {"--workers", "7"}));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("7 workers for 6 shards"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {
+  const std::string plain = digest(train("plain", {"--workers", "2"}));
+  const Words scale = {"--workers", "2", "--set", "optimizer.scale_lr_by_workers=true"};
+  EXPECT_NE(digest(train("scaled", scale)), plain);
+}
+
+TEST(Run, StartsAProgramAsWorkersAndNamesTheOneThatFails) {
+  const Outcome well =
+      lockstep_command({"run", "-n", "2", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE"});
+  EXPECT_EQ(well.exit_code, 0) << well.err;
+  EXPECT_NE(well.out.find("[1] 1 of 2\n"), std::string::npos) << well.out;
+
+  const Outcome ill = lockstep_command(
+      {"run", "-n", "2", "--", "sh", "-c", "[ $RANK = 0 ] && sleep 60; echo broken >&2; exit 3"});
+  EXPECT_EQ(ill.exit_code, 3);
+  EXPECT_NE(ill.err.find("rank 1 ("), std::string::npos) << ill.err;
+  EXPECT_NE(ill.err.find("ended with exit code 3; the last it wrote to stderr:\n  broken"),
+            std::string::npos)
+      << ill.err;
+}
+
+TEST(Run, RefusesWhatCannotBe) {
+  EXPECT_NE(lockstep_command({"run", "-n", "2"}).err.find("say what to run"), std::string::npos);
+  EXPECT_NE(lockstep_command({"run", "-n", "0", "--", "true"}).err.find("--workers 0"),
+            std::string::npos);
+  EXPECT_NE(lockstep_command({"run", "--nnodes", "2", "--", "true"}).err.find("--master"),
+            std::string::npos);
+  EXPECT_EQ(lockstep_command({"run", "--", "/no/such/program"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace lockstep::cli
