@@ -113,7 +113,7 @@ TEST(Handshake, AGuestWithAnotherKeyIsToldAndDropped) {
   EXPECT_EQ(outcome.guest, Progress::failed);
   EXPECT_EQ(outcome.host, Progress::failed);
   EXPECT_TRUE(guest.refused());
-  EXPECT_STREQ(host.trouble(), "has another job key");
+  EXPECT_STREQ(host.trouble(), "has another job key (LOCKSTEP_JOB_KEY)");
 }
 
 TEST(Handshake, AGuestThatIsNotExpectedIsDroppedThoughItKnowsTheKey) {
