@@ -113,6 +113,7 @@ void Heart::hear(Line& line, std::vector<Notice>& notices) {
     const Moved moved = receive_some(line.socket.get(), piece);
     if (moved.bytes > 0) {
       line.silent = 0;
+      line.heard = true;
       line.arrived.append(reinterpret_cast<const char*>(piece.data()), moved.bytes);
       parse(line, notices);
       continue;
@@ -157,6 +158,7 @@ void Heart::parse(Line& line, std::vector<Notice>& notices) {
 void Heart::count_silence(double seconds) {
   for (Line& line : lines_) {
     if (!line.open) continue;
+    if (std::exchange(line.heard, false)) continue;  // and not silent before, in this pass
     line.silent += seconds;
     if (line.silent <= silence_seconds_) continue;
     line.open = false;

@@ -48,6 +48,7 @@ class Heart {
     Descriptor socket;
     std::string arrived = {};
     double silent = 0;
+    bool heard = false;  ///< in the pass under way
     bool open = true;
   };
   struct Notice {

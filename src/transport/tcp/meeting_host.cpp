@@ -46,7 +46,7 @@ class MeetingHost : public Rendezvous {
   }
 
  private:
-  void collect();
+  void wait_until_nobody_is_missing();
   void move();
   void wait(Deadline notice);
   void tell_who_is_missing() const;
@@ -78,16 +78,7 @@ MeetingHost::MeetingHost(const Meeting& meeting)
       deadline_(Deadline::in(meeting.seconds)),
       members_(static_cast<size_t>(meeting.world)) {
   members_[0].peer = {.rank = 0, .host = host_name(), .pid = getpid()};
-  Deadline notice = Deadline::in(kNoticeSeconds);
-  while (!all_here()) {
-    if (deadline_.passed()) time_out();
-    if (notice.passed()) {
-      tell_who_is_missing();
-      notice = Deadline::never();
-    }
-    wait(notice);
-    move();
-  }
+  wait_until_nobody_is_missing();
   hand_out({});
 }
 
@@ -95,18 +86,23 @@ std::vector<std::string> MeetingHost::gather(const std::string& text) {
   check_text(0, text);
   deadline_ = Deadline::in(meeting_.seconds);
   members_[0].text = text;
-  collect();
+  wait_until_nobody_is_missing();
   std::vector<std::string> texts;
   for (Member& member : members_) texts.push_back(*std::exchange(member.text, std::nullopt));
   hand_out(texts);
   return texts;
 }
 
-void MeetingHost::collect() {
+void MeetingHost::wait_until_nobody_is_missing() {
+  Deadline notice = Deadline::in(kNoticeSeconds);
   move();
   while (!missing().empty()) {
     if (deadline_.passed()) time_out();
-    wait(Deadline::never());
+    if (notice.passed()) {
+      tell_who_is_missing();
+      notice = Deadline::never();
+    }
+    wait(notice);
     move();
   }
 }
