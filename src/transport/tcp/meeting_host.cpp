@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <list>
 #include <optional>
 #include <utility>
@@ -46,7 +47,7 @@ class MeetingHost : public Rendezvous {
   }
 
  private:
-  void wait_until_nobody_is_missing();
+  void wait_until(const std::function<bool()>& done);
   void move();
   void wait(Deadline notice);
   void tell_who_is_missing() const;
@@ -78,7 +79,7 @@ MeetingHost::MeetingHost(const Meeting& meeting)
       deadline_(Deadline::in(meeting.seconds)),
       members_(static_cast<size_t>(meeting.world)) {
   members_[0].peer = {.rank = 0, .host = host_name(), .pid = getpid()};
-  wait_until_nobody_is_missing();
+  wait_until([this] { return all_here(); });
   hand_out({});
 }
 
@@ -86,17 +87,17 @@ std::vector<std::string> MeetingHost::gather(const std::string& text) {
   check_text(0, text);
   deadline_ = Deadline::in(meeting_.seconds);
   members_[0].text = text;
-  wait_until_nobody_is_missing();
+  wait_until([this] { return missing().empty(); });
   std::vector<std::string> texts;
   for (Member& member : members_) texts.push_back(*std::exchange(member.text, std::nullopt));
   hand_out(texts);
   return texts;
 }
 
-void MeetingHost::wait_until_nobody_is_missing() {
+void MeetingHost::wait_until(const std::function<bool()>& done) {
   Deadline notice = Deadline::in(kNoticeSeconds);
   move();
-  while (!missing().empty()) {
+  while (!done()) {
     if (deadline_.passed()) time_out();
     if (notice.passed()) {
       tell_who_is_missing();
