@@ -88,12 +88,11 @@ TEST_P(CommunicatorErrors, NameTheRankThatDidNotCome) {
 TEST_P(CommunicatorErrors, AreForetoldByWhoWaitsLong) {
   std::mutex mutex;
   std::vector<std::string> told;
-  const CommunicatorOptions options{.timeout_seconds = 20,
-                                    .stall_seconds = 0.1,
-                                    .tell_stall = [&](const std::string& message) {
-                                      const std::lock_guard lock(mutex);
-                                      told.push_back(message);
-                                    }};
+  const CommunicatorOptions options{
+      .timeout_seconds = 20, .stall_seconds = 0.1, .tell_stall = [&](const std::string& message) {
+        const std::lock_guard lock(mutex);
+        told.push_back(message);
+      }};
   in_group(2, options, [](Communicator& group) {
     Floats values(10'000);
     if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
