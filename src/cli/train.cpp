@@ -127,9 +127,15 @@ fs::path folder_to_resume(const TrainFlags& flags) {
   return *flags.out;
 }
 
-Recipe recipe_to_resume(const TrainFlags& flags) {
+// Who keeps a job's record has the run's folder; on other hosts it may be missing.
+enum class Record { here, elsewhere };
+
+Recipe recipe_to_resume(const TrainFlags& flags, Record record) {
   const fs::path out = folder_to_resume(flags);
-  const Recipe used = read_recipe(train::RunFolder::open(out).recipe());
+  if (record == Record::elsewhere && !fs::exists(out / "recipe.toml"))
+    return recipe_from(flags, {});
+  const Recipe used = read_recipe(record == Record::here ? train::RunFolder::open(out).recipe()
+                                                         : out / "recipe.toml");
   const Recipe asked = recipe_from(flags, used);
   if (const auto different = differences(asked, used); !different.empty())
     throw BadInput(
@@ -176,7 +182,6 @@ std::optional<Json> finished_run(const fs::path& out) {
   if (!fs::exists(out / "events.jsonl")) return std::nullopt;
   const std::vector<Json> events = observe::read_events(out / "events.jsonl");
   if (events.empty() || events.back()["event"] != "end") return std::nullopt;
-  std::fputs(fmt::format("{} is finished\n", out.string()).c_str(), stderr);
   return events.back();
 }
 
@@ -219,16 +224,20 @@ int work(const train::WorkerTask& task, train::TrainAsWorker train_as_worker,
 
 int train_and_tell(const TrainFlags& flags) {
   const std::optional<launch::Job> job = launch::job_from_environment();
-  const bool keeps_record = !job || job->rank == 0;
+  const bool keeps_record = job ? job->rank == 0 : flags.placement.node_rank == 0;
   const Recipe recipe =
-      flags.resume && keeps_record ? recipe_to_resume(flags) : recipe_from(flags, {});
+      flags.resume ? recipe_to_resume(flags, keeps_record ? Record::here : Record::elsewhere)
+                   : recipe_from(flags, {});
   if (flags.print_recipe) {
     fmt::print("{}", to_toml(recipe));
     return 0;
   }
   launch::check_algorithm(flags.algorithm, flags.transport);
-  if (flags.resume && keeps_record)
-    if (const auto end = finished_run(*flags.out)) return show_result(*end, flags);
+  if (const auto end = flags.resume ? finished_run(*flags.out) : std::nullopt) {
+    if (!keeps_record) return 0;
+    tell(fmt::format("{} is finished", *flags.out));
+    return show_result(*end, flags);
+  }
 
   // Both take a while, and workers started here share both.
   auto trainer = load_trainer();

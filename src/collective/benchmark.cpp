@@ -21,31 +21,6 @@ double largest(Communicator& group, double value) {
   return value;
 }
 
-void call(Communicator& group, const Benchmark& benchmark, Buffer buffer) {
-  switch (benchmark.collective) {
-    case Collective::all_reduce:
-      return group.all_reduce(buffer, benchmark.operation);
-    case Collective::broadcast:
-      return group.broadcast(buffer, 0);
-    case Collective::reduce:
-      return group.reduce(buffer, 0, benchmark.operation);
-    case Collective::all_gather:
-      return group.all_gather(buffer);
-    case Collective::reduce_scatter:
-      return group.reduce_scatter(buffer, benchmark.operation);
-    case Collective::gather:
-      return group.gather(buffer, 0);
-    case Collective::scatter:
-      return group.scatter(buffer, 0);
-    case Collective::barrier:
-      return group.barrier();
-    case Collective::send_receive:
-      if (group.world() > 1 && group.rank() == 0) return group.send(buffer, 1);
-      if (group.rank() == 1) return group.receive(buffer, 0);
-      return;
-  }
-}
-
 // Seconds of one `action`, on the slowest rank.
 double time_batch(Communicator& group, int times, const std::function<void()>& action) {
   group.barrier();
@@ -67,7 +42,7 @@ void touch(Buffer buffer) {
 
 int64_t wrong_everywhere(Communicator& group, const Benchmark& benchmark, Buffer buffer) {
   fill(buffer, group.rank(), benchmark.operation);
-  call(group, benchmark, buffer);
+  call(group, benchmark.collective, buffer, benchmark.operation);
   int64_t wrong =
       count_wrong(benchmark.collective, buffer, group.rank(), group.world(), benchmark.operation);
   group.all_reduce({reinterpret_cast<std::byte*>(&wrong), 1, Type::i64});
@@ -75,6 +50,31 @@ int64_t wrong_everywhere(Communicator& group, const Benchmark& benchmark, Buffer
 }
 
 }  // namespace
+
+void call(Communicator& group, Collective collective, Buffer buffer, Operation operation) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return group.all_reduce(buffer, operation);
+    case Collective::broadcast:
+      return group.broadcast(buffer, 0);
+    case Collective::reduce:
+      return group.reduce(buffer, 0, operation);
+    case Collective::all_gather:
+      return group.all_gather(buffer);
+    case Collective::reduce_scatter:
+      return group.reduce_scatter(buffer, operation);
+    case Collective::gather:
+      return group.gather(buffer, 0);
+    case Collective::scatter:
+      return group.scatter(buffer, 0);
+    case Collective::barrier:
+      return group.barrier();
+    case Collective::send_receive:
+      if (group.world() > 1 && group.rank() == 0) return group.send(buffer, 1);
+      if (group.rank() == 1) return group.receive(buffer, 0);
+      return;
+  }
+}
 
 BenchmarkResult measure(Communicator& group, const Benchmark& benchmark) {
   const auto memory = group.allocate(static_cast<size_t>(benchmark.bytes));
@@ -88,7 +88,7 @@ BenchmarkResult measure(Communicator& group, const Benchmark& benchmark) {
   const auto write = [&] { std::memset(buffer.data, 0, buffer.bytes()); };
   const auto act = [&] {
     if (benchmark.fresh) write();
-    call(group, benchmark, buffer);
+    call(group, benchmark.collective, buffer, benchmark.operation);
   };
   const auto touch_all = [&] { touch(buffer); };
   write();

@@ -26,6 +26,9 @@ struct BenchmarkResult {
   int64_t wrong = 0;         ///< elements, of all ranks
 };
 
+/// Calls a collective by its name, with rank 0 as root; a message goes from rank 0 to rank 1.
+void call(Communicator& group, Collective collective, Buffer buffer, Operation operation);
+
 /// Collective. Checks the result once, or after every batch.
 BenchmarkResult measure(Communicator& group, const Benchmark& benchmark);
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "parallel/flat_buffers.h"
@@ -83,10 +82,7 @@ GradientSync::State::State(torch::nn::Module& model, World world, DdpOptions opt
   if (options_.hook) hook_world_ = world_.duplicate();
   parallel::broadcast_parameters(model_, group_, 0);
   buffers_.broadcast(0);
-  // Until it is known better: the last layers' gradients come first.
-  std::vector<size_t> ready(parameters_.size());
-  std::iota(ready.rbegin(), ready.rend(), size_t{0});
-  make_reducer(ready);
+  make_reducer(parallel::last_first(parameters_.size()));
 }
 
 void GradientSync::State::make_reducer(const std::vector<size_t>& ready) {
@@ -139,8 +135,7 @@ void GradientSync::State::finish_backward() {
 
 void GradientSync::State::finish_buckets() {
   reducer_->finish();
-  const auto& waits = reducer_->waits();
-  stragglers_.add(std::accumulate(waits.begin(), waits.end(), 0.0));
+  stragglers_.add(reducer_->seconds_waited());
 }
 
 void GradientSync::State::refuse_unused(const std::vector<size_t>& missing) {
@@ -171,8 +166,8 @@ void GradientSync::State::learn_order() {
   order_is_learned_ = true;
   std::vector<bool> seen(parameters_.size(), false);
   for (const size_t parameter : order_) seen[parameter] = true;
-  for (size_t i = parameters_.size(); i-- > 0;)
-    if (!seen[i]) order_.push_back(i);
+  for (const size_t parameter : parallel::last_first(parameters_.size()))
+    if (!seen[parameter]) order_.push_back(parameter);
   std::vector<int64_t> order(order_.begin(), order_.end());
   group_.broadcast(
       {reinterpret_cast<std::byte*>(order.data()), static_cast<int64_t>(order.size()), Type::i64},

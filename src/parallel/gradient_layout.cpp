@@ -1,5 +1,7 @@
 #include "parallel/gradient_layout.h"
 
+#include <numeric>
+
 #include "lockstep/error.h"
 
 namespace lockstep::parallel {
@@ -12,6 +14,12 @@ int64_t round_up(int64_t bytes) {
 }
 
 }  // namespace
+
+std::vector<size_t> last_first(size_t parameters) {
+  std::vector<size_t> order(parameters);
+  std::iota(order.rbegin(), order.rend(), size_t{0});
+  return order;
+}
 
 GradientLayout lay_out(std::span<const GradientSize> gradients, std::span<const size_t> ready,
                        const BucketLimits& limits) {

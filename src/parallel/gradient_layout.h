@@ -40,6 +40,9 @@ struct BucketLimits {
   int64_t bytes = int64_t{25} << 20;
 };
 
+/// The order in which gradients come until it is known better: the last layers' first.
+std::vector<size_t> last_first(size_t parameters);
+
 /// Lays gradients out in the order `ready` in which they come (numbers of parameters, each once). A
 /// bucket is closed when it has reached its limit, or when the type changes; a gradient is never
 /// cut. Throws BadInput for limits under 1.

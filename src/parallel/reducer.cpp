@@ -45,8 +45,7 @@ Reducer::Reducer(Parameters parameters, GradientLayout layout, const collective:
       group_(group),
       memory_(group.allocate(static_cast<size_t>(layout_.bytes * schedule_.slots))),
       views_(static_cast<size_t>(schedule_.slots)),
-      progress_(layout_.buckets.size()),
-      waits_(layout_.buckets.size()) {
+      progress_(layout_.buckets.size()) {
   for (int slot = 0; slot < schedule_.slots; ++slot)
     for (size_t i = 0; i < parameters_.size(); ++i)
       views_[static_cast<size_t>(slot)].push_back(view_of(i, slot));
@@ -153,9 +152,10 @@ collective::Pending Reducer::start(size_t bucket) {
 }
 
 void Reducer::finish() {
-  for (size_t bucket = 0; bucket < progress_.size(); ++bucket) {
-    progress_[bucket].pending.wait();
-    waits_[bucket] = progress_[bucket].pending.seconds();
+  seconds_waited_ = 0;
+  for (const Progress& progress : progress_) {
+    progress.pending.wait();
+    seconds_waited_ += progress.pending.seconds();
   }
 }
 

@@ -67,9 +67,9 @@ class Reducer {
   /// The whole first slot.
   std::byte* memory() const { return memory_.data.get(); }
 
-  /// By bucket, seconds from this worker's readiness until all had come and it was reduced, in the
-  /// last step. Who makes the others wait has the least.
-  const std::vector<double>& waits() const { return waits_; }
+  /// In the last step, over all buckets: seconds from this worker's readiness until all had come
+  /// and the bucket was reduced. Who makes the others wait has the least.
+  double seconds_waited() const { return seconds_waited_; }
 
  private:
   struct Progress {
@@ -99,7 +99,7 @@ class Reducer {
   std::vector<bool> added_;         ///< by parameter, in this pass
   std::vector<Progress> progress_;  ///< by bucket
   size_t next_bucket_ = 0;          ///< to start
-  std::vector<double> waits_;
+  double seconds_waited_ = 0;
 
   collective::Lane hook_lane_;  // last, so that it ends first
 };

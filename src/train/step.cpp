@@ -3,7 +3,6 @@
 #include <torch/nn/functional/loss.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/range.h"
@@ -35,9 +34,7 @@ namespace {
 enum Total : size_t { kLoss, kCorrect, kSamples, kWantStop, kTotals };
 
 parallel::GradientLayout layout_of(const parallel::Parameters& parameters) {
-  std::vector<size_t> ready(parameters.size());
-  std::iota(ready.rbegin(), ready.rend(), size_t{0});  // the last layers' gradients come first
-  return lay_out(gradient_sizes(parameters), ready, {});
+  return lay_out(gradient_sizes(parameters), parallel::last_first(parameters.size()), {});
 }
 
 }  // namespace

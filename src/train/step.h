@@ -64,8 +64,8 @@ class Step {
   double learning_rate(int64_t step) const { return schedule_.at(step); }
   FlatParameters& parameters() { return parameters_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
-  /// By bucket, how long this worker waited in the last step.
-  const std::vector<double>& waits() const { return reducer_.waits(); }
+  /// How long this worker's buckets waited for others' in the last step.
+  double seconds_waited() const { return reducer_.seconds_waited(); }
 
  private:
   void run_shard(int pass, const data::Batch& batch, int64_t step, observe::SpanTimes& spans);

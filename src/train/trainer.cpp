@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -116,7 +115,7 @@ void Run::train_one_step() {
   }
   const Totals totals = step_.run(*batch, position_.step, position_.spent.spans);
   check_finite(totals);
-  stragglers_.add(std::accumulate(step_.waits().begin(), step_.waits().end(), 0.0));
+  stragglers_.add(step_.seconds_waited());
   position_.epoch_so_far += totals;
   ++position_.step;
   position_.spent.samples += totals.samples;

@@ -1,32 +1,22 @@
 // What `lockstep train` and `lockstep run` promise of many workers, on a network with BatchNorm and
-// dropout's like, on data small enough to train in a second.
+// on data small enough to train in a second.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lockstep_command.h"
+#include "scoped_variable.h"
 #include "temporary_folder.h"
+#include "write_npy.h"
 
 namespace lockstep::cli {
 namespace {
 
 using Words = std::vector<std::string>;
-
-void write_npy(const std::filesystem::path& path, const std::string& type, const std::string& shape,
-               const void* data, size_t bytes) {
-  std::string header =
-      "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
-  header.append(63 - (10 + header.size()) % 64, ' ').append("\n");
-  std::ofstream file(path, std::ios::binary);
-  file << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() & 255)
-       << static_cast<char>(header.size() >> 8) << header;
-  file.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
-}
 
 // 60 images of 3 x 16 x 16.
 void write_data(const std::filesystem::path& folder) {
@@ -34,8 +24,8 @@ void write_data(const std::filesystem::path& folder) {
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(std::sin(0.37 * double(i)));
   std::vector<int64_t> y(60);
   for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int64_t>(i * 7 % 3);
-  write_npy(folder / "x.npy", "<f4", "(60, 3, 16, 16)", x.data(), x.size() * sizeof(float));
-  write_npy(folder / "y.npy", "<i8", "(60,)", y.data(), y.size() * sizeof(int64_t));
+  write_npy(folder / "x.npy", "<f4", "(60, 3, 16, 16)", std::as_bytes(std::span(x)));
+  write_npy(folder / "y.npy", "<i8", "(60,)", std::as_bytes(std::span(y)));
 }
 
 class Workers : public ::testing::Test {
@@ -90,6 +80,25 @@ TEST_F(Workers, GoOnWithARunThatOthersBegan) {
   EXPECT_EQ(digest({"train", "--resume", "--json", "--workers", "3", "--out",
                     (folder_ / "run").string()}),
             whole);
+}
+
+TEST_F(Workers, ThatALauncherStartedGoOnWithARunToo) {
+  const std::string whole = digest(train("whole", {}));
+  ASSERT_EQ(lockstep_command(train("run", {"--stop-at-step", "3"})).exit_code, 0);
+  const Words resume = {"train", "--resume", "--json", "--out", (folder_ / "run").string()};
+  for (const bool finished : {false, true}) {  // the second time there is nothing left to do
+    const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
+    const ScopedVariable port("MASTER_PORT", std::to_string(20'000 + getpid() % 20'000));
+    const ScopedVariable world("WORLD_SIZE", "2");
+    const ScopedVariable rank("RANK", "0");
+    Child first(resume);
+    setenv("RANK", "1", 1);
+    Child second(resume);
+    const Outcome told = first.wait();
+    EXPECT_EQ(second.wait().exit_code, 0) << finished;
+    ASSERT_EQ(told.exit_code, 0) << told.err;
+    EXPECT_EQ(nlohmann::json::parse(told.out).at("model_sha256"), whole);
+  }
 }
 
 TEST_F(Workers, AreRefusedWhereThereAreMoreThanShards) {

@@ -64,30 +64,6 @@ Range given(Collective collective, int rank, int world) {
   return {};
 }
 
-void call(Communicator& group, Collective collective, Buffer buffer, Operation operation) {
-  switch (collective) {
-    case Collective::all_reduce:
-      return group.all_reduce(buffer, operation);
-    case Collective::broadcast:
-      return group.broadcast(buffer, 0);
-    case Collective::reduce:
-      return group.reduce(buffer, 0, operation);
-    case Collective::all_gather:
-      return group.all_gather(buffer);
-    case Collective::reduce_scatter:
-      return group.reduce_scatter(buffer, operation);
-    case Collective::gather:
-      return group.gather(buffer, 0);
-    case Collective::scatter:
-      return group.scatter(buffer, 0);
-    case Collective::barrier:
-      return group.barrier();
-    case Collective::send_receive:
-      if (group.rank() == 0) group.send(buffer, 1);
-      if (group.rank() == 1) group.receive(buffer, 0);
-  }
-}
-
 class Benchmarks : public Communicators {};
 
 TEST_P(Benchmarks, CountNothingWrongInWhatCollectivesGiveAndEveryFlippedElement) {

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "temporary_folder.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
+#include "write_npy.h"
 
 namespace lockstep::train {
 
@@ -25,17 +25,6 @@ inline Recipe short_recipe() {
   recipe.train.steps = 12;
   recipe.log.every_steps = 1;
   return recipe;
-}
-
-inline void write_npy(const std::filesystem::path& path, const std::string& type,
-                      const std::string& shape, std::span<const std::byte> data) {
-  std::string header =
-      "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
-  header.append(63 - (10 + header.size()) % 64, ' ').append("\n");
-  std::ofstream file(path, std::ios::binary);
-  file << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size() & 255)
-       << static_cast<char>(header.size() >> 8) << header;
-  file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
 }
 
 /// A tiny data set of our own: 36 training samples, so epochs of 5 steps of which the last is
