@@ -31,7 +31,7 @@ def lockstep_speed(options):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [ROOT / "build/release/lockstep", "train", "--data", "cifar10", "--model", options.model]
-            + ["--batch", str(options.batch), "--steps", str(options.steps + WARM_UP), "--out", f"{folder}/run"]
+            + ["--batch", str(options.batch), "--shards", "1", "--steps", str(options.steps + WARM_UP), "--out", f"{folder}/run"]
             + ["--set", "log.every_steps=1", "--set", "optimizer.nesterov=true", "--set", "data.flip=true"]
             + ["--set", "data.shift=4", "--set", f"train.threads={options.threads}"],
             check=True, capture_output=True)
@@ -68,7 +68,7 @@ class PyTorch:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="resnet20", choices=["resnet20"])
+    parser.add_argument("--model", default="resnet20", choices=["convnet", "resnet18", "resnet20"])
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,8 +1,6 @@
 #include "model/convnet.h"
 
 #include <fmt/ranges.h>
-#include <torch/nn/functional/activation.h>
-#include <torch/nn/functional/pooling.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
@@ -19,16 +17,19 @@ class ConvNet final : public Model {
   explicit ConvNet(const ModelOptions& options)
       : conv1_(register_module("conv1", torch::nn::Conv2d(options.input[0], 32, 3))),
         conv2_(register_module("conv2", torch::nn::Conv2d(32, 64, 3))),
+        first_(conv1_, options.kernels),
+        second_(conv2_, options.kernels),
         dropout_(register_module("dropout", torch::nn::Dropout(0.5))),
         fc_(register_module("fc", torch::nn::Linear(64 * after_pools(options.input[1]) *
                                                         after_pools(options.input[2]),
                                                     options.classes))) {}
 
   torch::Tensor forward(torch::Tensor x) override {
-    // ReLU and max-pooling commute, and after pooling there is a quarter as much to do.
-    x = torch::max_pool2d(conv1_(x), 2).relu_();
-    x = torch::max_pool2d(conv2_(x), 2).relu_();
-    return fc_(dropout_(x.flatten(1)));
+    return fc_(dropout_(nn::plain(second_(first_(x))).flatten(1)));
+  }
+
+  std::vector<LayerKernel> kernels() const override {
+    return {{"conv1", first_.served_by()}, {"conv2", second_.served_by()}};
   }
 
  private:
@@ -37,6 +38,8 @@ class ConvNet final : public Model {
 
   torch::nn::Conv2d conv1_;
   torch::nn::Conv2d conv2_;
+  nn::ConvMaxPool first_;
+  nn::ConvMaxPool second_;
   torch::nn::Dropout dropout_;
   torch::nn::Linear fc_;
 };

@@ -41,6 +41,10 @@ std::vector<std::string> model_names() {
   return names;
 }
 
+nn::Kernels kernels_named(const std::string& name) {
+  return name == "torch" ? nn::Kernels::torch : nn::Kernels::fused;
+}
+
 std::shared_ptr<Model> make_model(const ModelOptions& options) {
   for (const auto& [name, make] : makers()) {
     if (name != options.name) continue;

@@ -7,12 +7,22 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/nn.h"
+
 namespace lockstep::model {
+
+struct LayerKernel {
+  std::string layer;
+  std::string served_by;
+};
 
 /// A network that maps a batch of samples to one score per class.
 class Model : public torch::nn::Module {
  public:
   virtual torch::Tensor forward(torch::Tensor x) = 0;
+
+  /// Who served its convolutions in the last call, by their names: "winograd", "direct" or "torch".
+  virtual std::vector<LayerKernel> kernels() const { return {}; }
 };
 
 struct ModelOptions {
@@ -24,6 +34,7 @@ struct ModelOptions {
   /// Residual nets: start the last BatchNorm of each block at zero, so that every block begins as
   /// the identity (helps large batches).
   bool zero_gamma = false;
+  nn::Kernels kernels = nn::Kernels::fused;
   /// Determines the initial weights.
   uint64_t seed = 1;
 };
@@ -33,5 +44,8 @@ struct ModelOptions {
 std::shared_ptr<Model> make_model(const ModelOptions& options);
 
 std::vector<std::string> model_names();
+
+/// What a recipe's train.kernels, "fused" or "torch", means.
+nn::Kernels kernels_named(const std::string& name);
 
 }  // namespace lockstep::model

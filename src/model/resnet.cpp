@@ -3,12 +3,13 @@
 // every group but the first halves the image and so needs a shortcut that does the same.
 #include "model/resnet.h"
 
-#include <torch/nn/functional/padding.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
+
+#include <optional>
 
 #include "model/convnet.h"
 
@@ -28,33 +29,43 @@ torch::nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) 
 
 class BlockImpl final : public torch::nn::Module {
  public:
-  BlockImpl(int64_t in, int64_t out, int64_t stride, Shortcut shortcut)
+  BlockImpl(int64_t in, int64_t out, int64_t stride, Shortcut shortcut, nn::Kernels kernels)
       : stride_(stride),
         added_channels_(out - in),
         conv1_(register_module("conv1", conv(in, out, 3, stride))),
         bn1_(register_module("bn1", torch::nn::BatchNorm2d(out))),
         conv2_(register_module("conv2", conv(out, out, 3, 1))),
-        bn2_(register_module("bn2", torch::nn::BatchNorm2d(out))) {
-    if (stride != 1 && shortcut == Shortcut::projection)
-      downsample_ = register_module(
-          "downsample",
-          torch::nn::Sequential(conv(in, out, 1, stride), torch::nn::BatchNorm2d(out)));
+        bn2_(register_module("bn2", torch::nn::BatchNorm2d(out))),
+        first_(conv1_, bn1_, nn::Activation::relu, kernels),
+        second_(conv2_, bn2_, nn::Activation::relu, kernels) {
+    if (stride == 1 || shortcut == Shortcut::zero_pad) return;
+    torch::nn::Conv2d projection = conv(in, out, 1, stride);
+    torch::nn::BatchNorm2d norm(out);
+    register_module("downsample", torch::nn::Sequential(projection, norm));
+    projection_.emplace(projection, norm, nn::Activation::none, kernels);
   }
 
-  torch::Tensor forward(torch::Tensor x) {
-    auto y = bn1_(conv1_(x)).relu_();
-    y = bn2_(conv2_(y));
-    return y.add_(shortcut(x)).relu_();
-  }
+  torch::Tensor forward(const torch::Tensor& x) { return second_(first_(x), shortcut(x)); }
 
   void zero_last_gamma() { torch::nn::init::zeros_(bn2_->weight); }
 
+  std::vector<LayerKernel> kernels() const {
+    std::vector<LayerKernel> served = {{"conv1", first_.served_by()},
+                                       {"conv2", second_.served_by()}};
+    if (projection_) served.push_back({"downsample.0", projection_->served_by()});
+    return served;
+  }
+
  private:
-  torch::Tensor shortcut(torch::Tensor x) {
+  torch::Tensor shortcut(const torch::Tensor& x) {
     if (stride_ == 1) return x;
-    if (!downsample_.is_empty()) return downsample_->forward(x);
-    x = x.slice(2, 0, c10::nullopt, stride_).slice(3, 0, c10::nullopt, stride_);
-    return torch::constant_pad_nd(x, {0, 0, 0, 0, added_channels_ / 2, added_channels_ / 2});
+    if (projection_) return (*projection_)(x);
+    const int64_t pad = added_channels_ / 2;
+    const torch::Tensor small =
+        x.slice(2, 0, c10::nullopt, stride_).slice(3, 0, c10::nullopt, stride_);
+    if (x.dim() == 4) return torch::constant_pad_nd(small, {0, 0, 0, 0, pad, pad});
+    // Blocked: channels lie in eights.
+    return torch::constant_pad_nd(small, {0, 0, 0, 0, 0, 0, pad / 8, pad / 8});
   }
 
   int64_t stride_;
@@ -63,7 +74,9 @@ class BlockImpl final : public torch::nn::Module {
   torch::nn::BatchNorm2d bn1_;
   torch::nn::Conv2d conv2_;
   torch::nn::BatchNorm2d bn2_;
-  torch::nn::Sequential downsample_{nullptr};
+  nn::ConvBn first_;
+  nn::ConvBn second_;
+  std::optional<nn::ConvBn> projection_;
 };
 TORCH_MODULE(Block);
 
@@ -78,11 +91,12 @@ class ResNet final : public Model {
     int64_t channels = plan.front().channels;
     conv1_ = register_module("conv1", conv(options.input[0], channels, 3, 1));
     bn1_ = register_module("bn1", torch::nn::BatchNorm2d(channels));
+    first_.emplace(conv1_, bn1_, nn::Activation::relu, options.kernels);
     for (const GroupPlan& group : plan) {
       torch::nn::Sequential blocks;
       for (int64_t i = 0; i < group.blocks; ++i) {
         const int64_t stride = i == 0 && !groups_.empty() ? 2 : 1;
-        blocks->push_back(Block(channels, group.channels, stride, shortcut));
+        blocks->push_back(Block(channels, group.channels, stride, shortcut, options.kernels));
         channels = group.channels;
       }
       groups_.push_back(
@@ -93,9 +107,18 @@ class ResNet final : public Model {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    x = bn1_(conv1_(x)).relu_();
+    x = (*first_)(x);
     for (auto& group : groups_) x = group->forward(x);
-    return fc_(x.mean({2, 3}));
+    return fc_(nn::mean_pool(x));
+  }
+
+  std::vector<LayerKernel> kernels() const override {
+    std::vector<LayerKernel> served = {{"conv1", first_->served_by()}};
+    for (const auto& item : named_modules("", /*include_self=*/false))
+      if (const auto* block = item.value()->as<Block>(); block != nullptr)
+        for (const LayerKernel& layer : block->kernels())
+          served.push_back({item.key() + "." + layer.layer, layer.served_by});
+    return served;
   }
 
  private:
@@ -110,6 +133,7 @@ class ResNet final : public Model {
 
   torch::nn::Conv2d conv1_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr};
+  std::optional<nn::ConvBn> first_;
   std::vector<torch::nn::Sequential> groups_;
   torch::nn::Linear fc_{nullptr};
 };

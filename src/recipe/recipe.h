@@ -36,6 +36,7 @@ struct Recipe {
     int64_t steps = 0;
     int64_t seed = 1;
     int64_t threads = 1;
+    std::string kernels = "fused";
     double label_smoothing = 0;
     bool drop_last = false;
   } train;

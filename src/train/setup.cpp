@@ -24,6 +24,7 @@ std::shared_ptr<model::Model> model_for(const Recipe& recipe, const data::Datase
                                   .input = dataset.shape,
                                   .classes = dataset.classes(),
                                   .zero_gamma = recipe.model.zero_gamma,
+                                  .kernels = model::kernels_named(recipe.train.kernels),
                                   .seed = static_cast<uint64_t>(recipe.train.seed)});
   if (!recipe.model.weights.empty()) load_weights(recipe.model.weights, *model);
   return model;

@@ -1,7 +1,5 @@
 #include "train/step.h"
 
-#include <torch/nn/functional/loss.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -49,6 +47,7 @@ Step::Step(const Recipe& recipe, std::shared_ptr<model::Model> model, data::Shap
       schedule_(std::move(schedule)),
       seed_(recipe.train.seed),
       label_smoothing_(recipe.train.label_smoothing),
+      kernels_(model::kernels_named(recipe.train.kernels)),
       reducer_(trained_, layout_of(trained_), shards_, division.group),
       parameters_(trained_, reducer_.layout()),
       optimizer_(optim::make_optimizer(recipe.optimizer,
@@ -97,7 +96,7 @@ void Step::run_shard(int pass, const data::Batch& batch, int64_t step, observe::
     {
       ScopedSpan span(spans, Span::forward);
       scores = model_->forward(x);
-      loss = torch::cross_entropy_loss(scores, y, {}, at::Reduction::Mean, -100, label_smoothing_);
+      loss = nn::cross_entropy(scores, y, label_smoothing_, kernels_);
     }
     {
       ScopedSpan span(spans, Span::backward);

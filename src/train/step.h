@@ -81,6 +81,7 @@ class Step {
   const optim::Schedule schedule_;
   const int64_t seed_;
   const double label_smoothing_;
+  const nn::Kernels kernels_;
 
   parallel::Reducer reducer_;
   FlatParameters parameters_;

@@ -1,6 +1,9 @@
 #include "model/model.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/functional/loss.h>
+
+#include <map>
 
 #include "expect_error.h"
 #include "lockstep/error.h"
@@ -67,6 +70,52 @@ TEST(Model, InitialWeightsFollowFromTheSeedAlone) {
   torch::rand({100});
   EXPECT_TRUE(first.equal(weights(1)));
   EXPECT_FALSE(first.equal(weights(2)));
+}
+
+struct ScoresAndGradients {
+  torch::Tensor scores;
+  torch::OrderedDict<std::string, torch::Tensor> parameters;
+};
+
+ScoresAndGradients run_once(nn::Kernels kernels, torch::Dtype type, const std::string& name) {
+  const auto model = make_model({.name = name, .input = {3, 32, 32}, .kernels = kernels});
+  model->to(type);
+  torch::manual_seed(1);
+  const torch::Tensor scores = model->forward(torch::randn({8, 3, 32, 32}).to(type));
+  torch::cross_entropy_loss(scores, torch::arange(8)).backward();
+  return {scores.detach().to(torch::kFloat64), model->named_parameters()};
+}
+
+// Single layers' gradients agree to 1e-4 (tests/nn). A whole network's do only until a ReLU that is
+// nearly zero falls to the other side, which noise of 1e-5 in LibTorch's own input does as well.
+TEST(Model, FusedKernelsGiveLibTorchsScoresAndGradients) {
+  for (const std::string name : {"resnet20", "resnet18"}) {
+    const ScoresAndGradients exact = run_once(nn::Kernels::torch, torch::kFloat64, name);
+    const ScoresAndGradients ours = run_once(nn::Kernels::fused, torch::kFloat32, name);
+    const auto error = [](const torch::Tensor& a, const torch::Tensor& b) {
+      return ((a.to(torch::kFloat64) - b).norm() / b.norm()).item<double>();
+    };
+    EXPECT_LT(error(ours.scores, exact.scores), 1e-4) << name;
+    for (const auto& item : ours.parameters)
+      EXPECT_LT(error(item.value().grad(), exact.parameters[item.key()].grad()), 0.05)
+          << name << ' ' << item.key();
+  }
+}
+
+TEST(Model, TellsWhoServedItsConvolutions) {
+  const auto served = [](nn::Kernels kernels) {
+    const auto model = make_model({.name = "resnet20", .input = {3, 32, 32}, .kernels = kernels});
+    model->forward(torch::rand({2, 3, 32, 32}));
+    std::map<std::string, std::string> by_layer;
+    for (const LayerKernel& layer : model->kernels()) by_layer[layer.layer] = layer.served_by;
+    return by_layer;
+  };
+  auto ours = served(nn::Kernels::fused);
+  EXPECT_EQ(ours.size(), 19);
+  EXPECT_EQ(ours["conv1"], "direct");
+  EXPECT_EQ(ours["layer1.0.conv1"], "winograd");
+  EXPECT_EQ(ours["layer2.0.conv1"], "direct");
+  for (const auto& [layer, by] : served(nn::Kernels::torch)) EXPECT_EQ(by, "torch") << layer;
 }
 
 TEST(Model, ZeroGammaMakesEveryBlockBeginAsTheIdentity) {

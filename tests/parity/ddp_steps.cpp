@@ -30,7 +30,8 @@ void append(std::ofstream& file, std::span<T> values) {
 void run(World world, const std::string& name, const std::string& data, int64_t steps,
          int64_t batch, const std::filesystem::path& folder) {
   const data::Splits splits = data::load({.name = data});
-  auto model = model::make_model({.name = name, .input = splits.train.shape});
+  auto model =
+      model::make_model({.name = name, .input = splits.train.shape, .kernels = nn::Kernels::torch});
   if (world.rank() == 0) train::save_weights(folder / "initial.safetensors", *model);
   data::Loader loader(splits.train, {.batch = batch * world.size(),
                                      .normalization = data::measure_normalization(splits.train),

@@ -30,7 +30,9 @@ void append(std::ofstream& file, std::span<T> values) {
 
 void record(const Recipe& recipe, const std::filesystem::path& folder) {
   const data::Splits splits = data::load(recipe.data.source);
-  const auto model = model::make_model({.name = recipe.model.name, .input = splits.train.shape});
+  const auto model = model::make_model({.name = recipe.model.name,
+                                        .input = splits.train.shape,
+                                        .kernels = model::kernels_named(recipe.train.kernels)});
   train::save_weights(folder / "initial.safetensors", *model);
   data::Loader loader(splits.train, {.batch = recipe.train.batch,
                                      .normalization = data::measure_normalization(splits.train)});
@@ -56,19 +58,20 @@ void record(const Recipe& recipe, const std::filesystem::path& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    fmt::print(stderr, "usage: record_steps MODEL DATA STEPS BATCH FOLDER\n");
+  if (argc != 8) {
+    fmt::print(stderr, "usage: record_steps MODEL DATA KERNELS RATE STEPS BATCH FOLDER\n");
     return 2;
   }
   at::set_num_threads(1);
   Recipe recipe;
   recipe.model.name = argv[1];
   recipe.data.source.name = argv[2];
-  recipe.train.steps = std::stoll(argv[3]);
-  recipe.train.batch = std::stoll(argv[4]);
-  recipe.optimizer.lr = 0.05;
+  recipe.train.kernels = argv[3];
+  recipe.train.steps = std::stoll(argv[5]);
+  recipe.train.batch = std::stoll(argv[6]);
+  recipe.optimizer.lr = std::stod(argv[4]);
   recipe.optimizer.weight_decay = 5e-4;
   recipe.optimizer.nesterov = true;
-  record(recipe, argv[5]);
+  record(recipe, argv[7]);
   return 0;
 }

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+/// A convolution of square filters over images.
+struct ConvShape {
+  int64_t samples = 1;
+  int64_t in_channels = 0;
+  int64_t in_height = 0;
+  int64_t in_width = 0;
+  int64_t out_channels = 0;
+  int64_t kernel = 3;
+  int64_t stride = 1;
+  int64_t padding = 1;
+
+  int64_t out_height() const { return (in_height + 2 * padding - kernel) / stride + 1; }
+  int64_t out_width() const { return (in_width + 2 * padding - kernel) / stride + 1; }
+
+  /// Multiplications and additions of one pass by the definition.
+  double operations() const {
+    return 2.0 * static_cast<double>(samples * out_channels * out_height() * out_width()) *
+           static_cast<double>(in_channels * kernel * kernel);
+  }
+
+  /// The convolution that takes the gradient of this one's result to that of its input. Stride 1.
+  ConvShape transposed() const {
+    return {.samples = samples,
+            .in_channels = out_channels,
+            .in_height = out_height(),
+            .in_width = out_width(),
+            .out_channels = in_channels,
+            .kernel = kernel,
+            .stride = 1,
+            .padding = kernel - 1 - padding};
+  }
+
+  bool operator==(const ConvShape&) const = default;
+};
+
+}  // namespace lockstep::kernels

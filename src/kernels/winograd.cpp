@@ -1,0 +1,500 @@
+// Winograd's minimal filtering F(4 x 4, 3 x 3) (Lavin and Gray 2015): a *tile* of 4 x 4 results
+// needs 6 x 6 inputs. Transformed, both are 36 *points*, and at each point a convolution is a plain
+// product of matrices, tiles x channels times channels x channels: 36 multiplications where the
+// definition needs 144. A *batch* of tiles goes through all three stages while it is in the cache:
+//
+//     inputs  = transform of x          [point][block of in channels][tile][8]
+//     results = inputs * filters        [point][block of out channels][tile][8]
+//     y       = transform of results
+//
+// Filters are [pair of blocks of out channels][point][in channel][16]. They are four times the
+// weights: of layers with *many* channels only one pair's are held at a time. The gradient of the
+// weights goes the same way backwards: the transforms are the transposed ones, and the product sums
+// over tiles. Sums always run in one order, whatever the number of threads.
+#include "kernels/winograd.h"
+
+#include "kernels/lanes.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int64_t kTile = 4;
+constexpr int64_t kSide = 6;  ///< of a transformed tile
+constexpr int64_t kPoints = kSide * kSide;
+constexpr int64_t kTaps = 9;
+constexpr int64_t kRows = 6;           ///< tiles that are multiplied at a time
+constexpr int64_t kPair = 2 * kLanes;  ///< out channels that are multiplied at a time
+constexpr int64_t kHalf =
+    kLanes / 2;  ///< in channels whose weights' gradients are summed at a time
+constexpr int64_t kApart = 3 * kLanes;
+constexpr int64_t kMostTiles = 16 * kRows;  ///< of a batch
+constexpr int64_t kMostTilesOfMany = 32 * kRows;
+constexpr int64_t kMany = 128 * 128;  ///< in times out channels, above it
+
+constexpr int64_t at_most(int64_t limit, int64_t value) {
+  return value < limit ? value : limit;
+}
+constexpr int64_t round_up(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+// Where tiles lie, and how large the matrices are.
+struct Tiling {
+  explicit Tiling(const ConvShape& shape)
+      : rows((shape.out_height() + kTile - 1) / kTile),
+        columns((shape.out_width() + kTile - 1) / kTile),
+        tiles(shape.samples * rows * columns),
+        in_blocks(shape.in_channels / kLanes),
+        out_blocks(round_up(shape.out_channels, kPair) / kLanes),
+        many(shape.in_channels * shape.out_channels > kMany),
+        batch(round_up(at_most(many ? kMostTilesOfMany : kMostTiles, tiles), kRows)) {}
+
+  int64_t rows;
+  int64_t columns;
+  int64_t tiles;
+  int64_t in_blocks;
+  int64_t out_blocks;  ///< in pairs: the last one may have no channels
+  bool many;
+  int64_t batch;  ///< tiles, the last ones may be none
+
+  // A point's matrix is a little longer than it need be: 36 addresses that differ by a power of two
+  // would fight for one place in the cache.
+  int64_t input_stride() const { return in_blocks * batch * kLanes + kApart; }
+  int64_t result_stride() const { return out_blocks * batch * kLanes + kApart; }
+  int64_t filter_stride() const { return in_blocks * kLanes * kPair + kApart; }
+  int64_t pair_stride() const { return kPoints * filter_stride(); }
+  int64_t pairs() const { return out_blocks / 2; }
+};
+
+struct Tile {
+  int64_t sample;
+  int64_t y;  ///< of the result's first pixel
+  int64_t x;
+};
+
+Tile tile_at(const Tiling& tiling, int64_t index) {
+  const int64_t in_sample = index % (tiling.rows * tiling.columns);
+  return {index / (tiling.rows * tiling.columns), in_sample / tiling.columns * kTile,
+          in_sample % tiling.columns * kTile};
+}
+
+// The four transforms in one dimension, over numbers that lie `kStride` apart.
+template <int64_t kStride, typename V>
+[[gnu::always_inline]] inline void transform_input(const V* d, V* out) {
+  const V d0 = d[0], d1 = d[kStride], d2 = d[2 * kStride];
+  const V d3 = d[3 * kStride], d4 = d[4 * kStride], d5 = d[5 * kStride];
+  const V even = d4 - 4 * d2, odd = d3 - 4 * d1;
+  const V near = d4 - d2, far = 2 * (d3 - d1);
+  out[0] = 4 * d0 - 5 * d2 + d4;
+  out[kStride] = even + odd;
+  out[2 * kStride] = even - odd;
+  out[3 * kStride] = near + far;
+  out[4 * kStride] = near - far;
+  out[5 * kStride] = 4 * d1 - 5 * d3 + d5;
+}
+
+template <int64_t kStride, int64_t kOutStride, typename V>
+[[gnu::always_inline]] inline void transform_result(const V* m, V* out) {
+  const V sum1 = m[kStride] + m[2 * kStride], difference1 = m[kStride] - m[2 * kStride];
+  const V sum2 = m[3 * kStride] + m[4 * kStride], difference2 = m[3 * kStride] - m[4 * kStride];
+  out[0] = m[0] + sum1 + sum2;
+  out[kOutStride] = difference1 + 2 * difference2;
+  out[2 * kOutStride] = sum1 + 4 * sum2;
+  out[3 * kOutStride] = difference1 + 8 * difference2 + m[5 * kStride];
+}
+
+// transform_result's transpose.
+template <int64_t kStride, int64_t kOutStride, typename V>
+[[gnu::always_inline]] inline void spread_gradient(const V* y, V* out) {
+  const V y0 = y[0], y1 = y[kStride], y2 = y[2 * kStride], y3 = y[3 * kStride];
+  const V even = y0 + y2, odd = y1 + y3;
+  const V even2 = y0 + 4 * y2, odd2 = 2 * y1 + 8 * y3;
+  out[0] = y0;
+  out[kOutStride] = even + odd;
+  out[2 * kOutStride] = even - odd;
+  out[3 * kOutStride] = even2 + odd2;
+  out[4 * kOutStride] = even2 - odd2;
+  out[5 * kOutStride] = y3;
+}
+
+template <typename T, int64_t kStride, int64_t kOutStride, typename V>
+[[gnu::always_inline]] inline void transform_filter(const V* g, V* out) {
+  const V g0 = g[0], g1 = g[kStride], g2 = g[2 * kStride];
+  const V even = (g0 + g2) * T(-1.0 / 6), odd = g1 * T(-1.0 / 6);
+  const V even2 = g0 * T(1.0 / 24) + g2 * T(1.0 / 6), odd2 = g1 * T(1.0 / 12);
+  out[0] = g0 * T(0.25);
+  out[kOutStride] = even + odd;
+  out[2 * kOutStride] = even - odd;
+  out[3 * kOutStride] = even2 + odd2;
+  out[4 * kOutStride] = even2 - odd2;
+  out[5 * kOutStride] = g2;
+}
+
+// transform_filter's transpose.
+template <typename T, int64_t kStride, int64_t kOutStride, typename V>
+[[gnu::always_inline]] inline void gather_filter(const V* u, V* out) {
+  const V sum1 = (u[kStride] + u[2 * kStride]) * T(-1.0 / 6);
+  const V sum2 = u[3 * kStride] + u[4 * kStride];
+  out[0] = u[0] * T(0.25) + sum1 + sum2 * T(1.0 / 24);
+  out[kOutStride] =
+      (u[2 * kStride] - u[kStride]) * T(1.0 / 6) + (u[3 * kStride] - u[4 * kStride]) * T(1.0 / 12);
+  out[2 * kOutStride] = sum1 + sum2 * T(1.0 / 6) + u[5 * kStride];
+}
+
+// A tile's pixels, with zeros where it reaches beyond the image.
+template <int64_t kSize, typename T>
+[[gnu::always_inline]] inline void read_tile(const T* image, int64_t height, int64_t width,
+                                             int64_t y, int64_t x, Lanes<T>* tile) {
+  if (y >= 0 && x >= 0 && y + kSize <= height && x + kSize <= width) {
+    const T* from = image + (y * width + x) * kLanes;
+    for (int64_t i = 0; i < kSize; ++i, from += width * kLanes)
+      for (int64_t j = 0; j < kSize; ++j) tile[i * kSize + j] = load(from + j * kLanes);
+    return;
+  }
+  for (int64_t i = 0; i < kSize; ++i)
+    for (int64_t j = 0; j < kSize; ++j) {
+      const bool inside = y + i >= 0 && y + i < height && x + j >= 0 && x + j < width;
+      tile[i * kSize + j] = inside ? load(image + ((y + i) * width + x + j) * kLanes) : Lanes<T>{};
+    }
+}
+
+template <typename T>
+[[gnu::always_inline]] inline void write_tile(const Lanes<T>* tile, int64_t height, int64_t width,
+                                              int64_t y, int64_t x, T* image) {
+  const int64_t rows = height - y < kTile ? height - y : kTile;
+  const int64_t columns = width - x < kTile ? width - x : kTile;
+  T* to = image + (y * width + x) * kLanes;
+  if (rows == kTile && columns == kTile) {
+    for (int64_t i = 0; i < kTile; ++i, to += width * kLanes)
+      for (int64_t j = 0; j < kTile; ++j) store(to + j * kLanes, tile[i * kTile + j]);
+    return;
+  }
+  for (int64_t i = 0; i < rows; ++i, to += width * kLanes)
+    for (int64_t j = 0; j < columns; ++j) store(to + j * kLanes, tile[i * kTile + j]);
+}
+
+// The image of one block of channels of one sample.
+template <typename T>
+T* image_of(T* base, int64_t sample, int64_t blocks, int64_t block, int64_t height, int64_t width) {
+  return base + (sample * blocks + block) * height * width * kLanes;
+}
+
+template <typename T>
+void transform_inputs(const ConvShape& shape, const Tiling& tiling, int64_t first, const T* x,
+                      T* inputs) {
+  const int64_t stride = tiling.input_stride();
+#pragma omp parallel for
+  for (int64_t block = 0; block < tiling.in_blocks; ++block)
+    for (int64_t i = 0; i < tiling.batch; ++i) {
+      T* to = inputs + (block * tiling.batch + i) * kLanes;
+      if (first + i >= tiling.tiles) {
+        for (int64_t point = 0; point < kPoints; ++point) store(to + point * stride, Lanes<T>{});
+        continue;
+      }
+      const Tile tile = tile_at(tiling, first + i);
+      Lanes<T> a[kPoints], b[kPoints];
+      read_tile<kSide>(
+          image_of(x, tile.sample, tiling.in_blocks, block, shape.in_height, shape.in_width),
+          shape.in_height, shape.in_width, tile.y - shape.padding, tile.x - shape.padding, a);
+      for (int64_t j = 0; j < kSide; ++j) transform_input<kSide>(a + j, b + j);
+      for (int64_t j = 0; j < kSide; ++j) {
+        Lanes<T> row[kSide];
+        transform_input<1>(b + j * kSide, row);
+        for (int64_t k = 0; k < kSide; ++k) store(to + (j * kSide + k) * stride, row[k]);
+      }
+    }
+}
+
+template <typename T>
+void transform_gradients(const ConvShape& shape, const Tiling& tiling, int64_t first, const T* dy,
+                         T* results) {
+  const int64_t stride = tiling.result_stride();
+  const int64_t blocks = shape.out_channels / kLanes;
+#pragma omp parallel for
+  for (int64_t block = 0; block < tiling.out_blocks; ++block)
+    for (int64_t i = 0; i < tiling.batch; ++i) {
+      T* to = results + (block * tiling.batch + i) * kLanes;
+      if (first + i >= tiling.tiles || block >= blocks) {
+        for (int64_t point = 0; point < kPoints; ++point) store(to + point * stride, Lanes<T>{});
+        continue;
+      }
+      const Tile tile = tile_at(tiling, first + i);
+      Lanes<T> a[kTile * kTile], b[kSide * kTile];
+      read_tile<kTile>(
+          image_of(dy, tile.sample, blocks, block, shape.out_height(), shape.out_width()),
+          shape.out_height(), shape.out_width(), tile.y, tile.x, a);
+      for (int64_t j = 0; j < kTile; ++j) spread_gradient<kTile, kTile>(a + j, b + j);
+      for (int64_t j = 0; j < kSide; ++j) {
+        Lanes<T> row[kSide];
+        spread_gradient<1, 1>(b + j * kTile, row);
+        for (int64_t k = 0; k < kSide; ++k) store(to + (j * kSide + k) * stride, row[k]);
+      }
+    }
+}
+
+template <typename T>
+void transform_results(const ConvShape& shape, const Tiling& tiling, int64_t first,
+                       const T* results, T* y) {
+  const int64_t stride = tiling.result_stride();
+  const int64_t blocks = shape.out_channels / kLanes;
+  const int64_t count = tiling.tiles - first < tiling.batch ? tiling.tiles - first : tiling.batch;
+#pragma omp parallel for
+  for (int64_t block = 0; block < blocks; ++block)
+    for (int64_t i = 0; i < count; ++i) {
+      const T* from = results + (block * tiling.batch + i) * kLanes;
+      const Tile tile = tile_at(tiling, first + i);
+      Lanes<T> a[kSide * kTile], b[kTile * kTile];
+      for (int64_t j = 0; j < kSide; ++j) {
+        Lanes<T> row[kSide];
+        for (int64_t k = 0; k < kSide; ++k) row[k] = load(from + (j * kSide + k) * stride);
+        transform_result<1, 1>(row, a + j * kTile);
+      }
+      for (int64_t j = 0; j < kTile; ++j) transform_result<kTile, kTile>(a + j, b + j);
+      write_tile<T>(b, shape.out_height(), shape.out_width(), tile.y, tile.x,
+                    image_of(y, tile.sample, blocks, block, shape.out_height(), shape.out_width()));
+    }
+}
+
+// Some of the pairs; `filters` below are theirs.
+struct Pairs {
+  int64_t begin;
+  int64_t end;
+};
+
+// kRows tiles times kPair out channels, summed over all in channels.
+template <typename T>
+[[gnu::always_inline]] inline void multiply_rows(int64_t in_blocks, int64_t block_stride,
+                                                 const T* inputs, const T* filters, T* results) {
+  Lanes<T> sums[kRows][2] = {};
+  for (int64_t block = 0; block < in_blocks; ++block, inputs += block_stride)
+    for (int64_t lane = 0; lane < kLanes; ++lane, filters += kPair) {
+      const Lanes<T> f0 = load(filters), f1 = load(filters + kLanes);
+#pragma GCC unroll 6
+      for (int64_t row = 0; row < kRows; ++row) {
+        const T value = inputs[row * kLanes + lane];
+        sums[row][0] += f0 * value;
+        sums[row][1] += f1 * value;
+      }
+    }
+#pragma GCC unroll 6
+  for (int64_t row = 0; row < kRows; ++row) {
+    store(results + row * kLanes, sums[row][0]);
+    store(results + block_stride + row * kLanes, sums[row][1]);
+  }
+}
+
+template <typename T>
+void multiply(const Tiling& tiling, Pairs pairs, const T* inputs, const T* filters, T* results) {
+  const int64_t block_stride = tiling.batch * kLanes;
+#pragma omp parallel for
+  for (int64_t point = 0; point < kPoints; ++point)
+    for (int64_t pair = pairs.begin; pair < pairs.end; ++pair)
+      for (int64_t tile = 0; tile < tiling.batch; tile += kRows)
+        multiply_rows(
+            tiling.in_blocks, block_stride, inputs + point * tiling.input_stride() + tile * kLanes,
+            filters + (pair - pairs.begin) * tiling.pair_stride() + point * tiling.filter_stride(),
+            results + point * tiling.result_stride() + 2 * pair * block_stride + tile * kLanes);
+}
+
+// kHalf in channels times kPair out channels, summed over all tiles.
+template <typename T>
+[[gnu::always_inline]] inline void multiply_tiles(bool first, int64_t tiles, int64_t block_stride,
+                                                  const T* inputs, const T* gradients, T* filters) {
+  Lanes<T> sums[kHalf][2] = {};
+  if (!first)
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kHalf; ++i) {
+      sums[i][0] = load(filters + i * kPair);
+      sums[i][1] = load(filters + i * kPair + kLanes);
+    }
+  for (int64_t tile = 0; tile < tiles; ++tile, inputs += kLanes, gradients += kLanes) {
+    const Lanes<T> g0 = load(gradients), g1 = load(gradients + block_stride);
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kHalf; ++i) {
+      sums[i][0] += g0 * inputs[i];
+      sums[i][1] += g1 * inputs[i];
+    }
+  }
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kHalf; ++i) {
+    store(filters + i * kPair, sums[i][0]);
+    store(filters + i * kPair + kLanes, sums[i][1]);
+  }
+}
+
+template <typename T>
+void add_products(bool first, const Tiling& tiling, Pairs pairs, const T* inputs,
+                  const T* gradients, T* filters) {
+  const int64_t block_stride = tiling.batch * kLanes;
+#pragma omp parallel for
+  for (int64_t point = 0; point < kPoints; ++point)
+    for (int64_t pair = pairs.begin; pair < pairs.end; ++pair)
+      for (int64_t channel = 0; channel < tiling.in_blocks * kLanes; channel += kHalf)
+        multiply_tiles(first, tiling.batch, block_stride,
+                       inputs + point * tiling.input_stride() + channel / kLanes * block_stride +
+                           channel % kLanes,
+                       gradients + point * tiling.result_stride() + 2 * pair * block_stride,
+                       filters + (pair - pairs.begin) * tiling.pair_stride() +
+                           point * tiling.filter_stride() + channel * kPair);
+}
+
+// Where weights lie: by out channel, in channel and tap.
+struct WeightStrides {
+  int64_t out;
+  int64_t in;
+  int64_t first_tap;
+  int64_t tap;
+};
+
+WeightStrides strides_of(const ConvShape& shape, Weights weights) {
+  if (weights == Weights::plain) return {shape.in_channels * kTaps, kTaps, 0, 1};
+  return {kTaps, shape.out_channels * kTaps, kTaps - 1, -1};
+}
+
+template <typename T>
+void transform_filters(const ConvShape& shape, Pairs pairs, Weights kind, const T* weights,
+                       T* filters) {
+  const Tiling tiling(shape);
+  const WeightStrides strides = strides_of(shape, kind);
+#pragma omp parallel for collapse(2)
+  for (int64_t pair = pairs.begin; pair < pairs.end; ++pair)
+    for (int64_t in = 0; in < shape.in_channels; ++in)
+      for (int64_t block = 2 * pair; block < 2 * pair + 2; ++block) {
+        T taps[kTaps][kLanes] = {};
+        for (int64_t lane = 0; lane < kLanes && block * kLanes < shape.out_channels; ++lane)
+          for (int64_t tap = 0; tap < kTaps; ++tap)
+            taps[tap][lane] = weights[(block * kLanes + lane) * strides.out + in * strides.in +
+                                      strides.first_tap + tap * strides.tap];
+        Lanes<T> whole[kTaps], half[kSide * 3], row[kSide];
+        for (int64_t tap = 0; tap < kTaps; ++tap) whole[tap] = load(taps[tap]);
+        for (int64_t j = 0; j < 3; ++j) transform_filter<T, 3, 3>(whole + j, half + j);
+        T* to =
+            filters + (pair - pairs.begin) * tiling.pair_stride() + in * kPair + block % 2 * kLanes;
+        for (int64_t j = 0; j < kSide; ++j) {
+          transform_filter<T, 1, 1>(half + j * 3, row);
+          for (int64_t k = 0; k < kSide; ++k)
+            store(to + (j * kSide + k) * tiling.filter_stride(), row[k]);
+        }
+      }
+}
+
+template <typename T>
+void transform_back(const ConvShape& shape, Pairs pairs, const T* filters, T* weights) {
+  const Tiling tiling(shape);
+#pragma omp parallel for collapse(2)
+  for (int64_t pair = pairs.begin; pair < pairs.end; ++pair)
+    for (int64_t in = 0; in < shape.in_channels; ++in)
+      for (int64_t block = 2 * pair; block < 2 * pair + 2 && block * kLanes < shape.out_channels;
+           ++block) {
+        const T* from =
+            filters + (pair - pairs.begin) * tiling.pair_stride() + in * kPair + block % 2 * kLanes;
+        Lanes<T> row[kSide], half[kSide * 3], whole[kTaps];
+        for (int64_t j = 0; j < kSide; ++j) {
+          for (int64_t k = 0; k < kSide; ++k)
+            row[k] = load(from + (j * kSide + k) * tiling.filter_stride());
+          gather_filter<T, 1, 1>(row, half + j * 3);
+        }
+        for (int64_t j = 0; j < 3; ++j) gather_filter<T, 3, 3>(half + j, whole + j);
+        T taps[kTaps][kLanes];
+        for (int64_t tap = 0; tap < kTaps; ++tap) store(taps[tap], whole[tap]);
+        for (int64_t lane = 0; lane < kLanes; ++lane)
+          for (int64_t tap = 0; tap < kTaps; ++tap)
+            weights[((block * kLanes + lane) * shape.in_channels + in) * kTaps + tap] =
+                taps[tap][lane];
+      }
+}
+
+// A scratch memory's parts.
+template <typename T>
+struct Scratch {
+  Scratch(const Tiling& tiling, T* memory)
+      : inputs(memory),
+        results(inputs + kPoints * tiling.input_stride()),
+        filters(results + kPoints * tiling.result_stride()) {}
+
+  T* inputs;
+  T* results;
+  T* filters;
+};
+
+}  // namespace
+
+bool winograd_serves(const ConvShape& shape) {
+  return shape.kernel == 3 && shape.stride == 1 && shape.padding <= 2 &&
+         shape.in_channels % kLanes == 0 && shape.out_channels % kLanes == 0;
+}
+
+bool winograd_holds_filters(const ConvShape& shape) {
+  return !Tiling(shape).many;
+}
+
+int64_t winograd_filter_count(const ConvShape& shape) {
+  const Tiling tiling(shape);
+  return tiling.pairs() * tiling.pair_stride();
+}
+
+int64_t winograd_scratch_count(const ConvShape& shape) {
+  const Tiling tiling(shape);
+  const int64_t pairs = tiling.many && tiling.tiles <= tiling.batch ? 1 : tiling.pairs();
+  return kPoints * (tiling.input_stride() + tiling.result_stride()) + pairs * tiling.pair_stride();
+}
+
+template <typename T>
+void winograd_filters(const ConvShape& shape, Weights kind, const T* weights, T* filters) {
+  transform_filters(shape, {0, Tiling(shape).pairs()}, kind, weights, filters);
+}
+
+template <typename T>
+void winograd_convolve(const ConvShape& shape, const T* x, const T* filters, T* y, T* memory) {
+  const Tiling tiling(shape);
+  const Scratch<T> scratch(tiling, memory);
+  for (int64_t first = 0; first < tiling.tiles; first += tiling.batch) {
+    transform_inputs(shape, tiling, first, x, scratch.inputs);
+    multiply(tiling, {0, tiling.pairs()}, scratch.inputs, filters, scratch.results);
+    transform_results(shape, tiling, first, scratch.results, y);
+  }
+}
+
+template <typename T>
+void winograd_convolve(const ConvShape& shape, const T* x, Weights kind, const T* weights, T* y,
+                       T* memory) {
+  const Tiling tiling(shape);
+  const Scratch<T> scratch(tiling, memory);
+  for (int64_t first = 0; first < tiling.tiles; first += tiling.batch) {
+    transform_inputs(shape, tiling, first, x, scratch.inputs);
+    for (Pairs pair = {0, 1}; pair.begin < tiling.pairs(); ++pair.begin, ++pair.end) {
+      transform_filters(shape, pair, kind, weights, scratch.filters);
+      multiply(tiling, pair, scratch.inputs, scratch.filters, scratch.results);
+    }
+    transform_results(shape, tiling, first, scratch.results, y);
+  }
+}
+
+template <typename T>
+void winograd_weight_gradient(const ConvShape& shape, const T* x, const T* dy, T* weights,
+                              T* memory) {
+  const Tiling tiling(shape);
+  const Scratch<T> scratch(tiling, memory);
+  const int64_t at_a_time = tiling.many && tiling.tiles <= tiling.batch ? 1 : tiling.pairs();
+  for (int64_t first = 0; first < tiling.tiles; first += tiling.batch) {
+    transform_inputs(shape, tiling, first, x, scratch.inputs);
+    transform_gradients(shape, tiling, first, dy, scratch.results);
+    const bool last = first + tiling.batch >= tiling.tiles;
+    for (int64_t begin = 0; begin < tiling.pairs(); begin += at_a_time) {
+      const Pairs pairs = {begin, begin + at_a_time};
+      add_products(first == 0, tiling, pairs, scratch.inputs, scratch.results, scratch.filters);
+      if (last) transform_back(shape, pairs, scratch.filters, weights);
+    }
+  }
+}
+
+#define LOCKSTEP_FOR(T)                                                                   \
+  template void winograd_filters(const ConvShape&, Weights, const T*, T*);                \
+  template void winograd_convolve(const ConvShape&, const T*, const T*, T*, T*);          \
+  template void winograd_convolve(const ConvShape&, const T*, Weights, const T*, T*, T*); \
+  template void winograd_weight_gradient(const ConvShape&, const T*, const T*, T*, T*)
+LOCKSTEP_FOR(float);
+LOCKSTEP_FOR(double);
+#undef LOCKSTEP_FOR
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,216 @@
+// The words: z = conv(x); y = activation((z - mean) * scale + shift + residual), where mean is the
+// channel's, scale = gamma * inverse deviation, shift = beta. g is y's gradient where the
+// activation let it through.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "kernels/batch_norm.h"
+#include "lockstep/error.h"
+#include "nn/layer.h"
+
+namespace lockstep::nn {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// What BatchNorm needs besides gamma and beta.
+struct Norm {
+  bool by_batch;  ///< or by the running statistics
+  bool updates_running;
+  double epsilon;
+  double momentum;
+  Tensor running_mean;
+  Tensor running_variance;
+};
+
+struct Call {
+  c10::intrusive_ptr<Kept> kept;
+  kernels::Activation activation;
+  Norm norm;
+};
+
+kernels::ImageShape image_shape(const Tensor& z) {
+  return {z.size(0), z.size(1), z.size(2) * z.size(3)};
+}
+
+// Mean and variance to normalise by; keeps the running ones.
+struct Statistics {
+  Tensor mean;
+  Tensor variance;
+};
+Statistics statistics_of(const Norm& norm, const Tensor& z) {
+  if (!norm.by_batch) return {norm.running_mean, norm.running_variance};
+  const kernels::ImageShape shape = image_shape(z);
+  Statistics of = {at::empty({shape.channels()}, z.options()),
+                   at::empty({shape.channels()}, z.options())};
+  kernels::channel_statistics(shape, data(z), data(of.mean), data(of.variance));
+  if (!norm.updates_running) return of;
+  const auto count = static_cast<double>(shape.samples * shape.pixels);
+  const auto keep = static_cast<float>(1 - norm.momentum);
+  const auto take = static_cast<float>(norm.momentum);
+  const auto take_unbiased = static_cast<float>(norm.momentum * count / (count - 1));
+  float* mean = data(norm.running_mean);
+  float* variance = data(norm.running_variance);
+  for (int64_t i = 0; i < shape.channels(); ++i) {
+    mean[i] = keep * mean[i] + take * data(of.mean)[i];
+    variance[i] = keep * variance[i] + take_unbiased * data(of.variance)[i];
+  }
+  return of;
+}
+
+class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
+                        const Tensor& gamma, const Tensor& beta, const c10::optional<Tensor>& added,
+                        const Call& call) {
+    const Tensor residual = added.value_or(Tensor());
+    kernels::Convolution& convolution = call.kept->convolution;
+    const Tensor z = empty_result(convolution.shape());
+    convolution.forward(data(weight), data(x), data(z), bytes_of(scratch_for(convolution)));
+    const Statistics of = statistics_of(call.norm, z);
+    const int64_t channels = gamma.numel();
+    const Tensor inverse = at::empty({channels}, z.options());
+    const Tensor scale = at::empty({channels}, z.options());
+    for (int64_t i = 0; i < channels; ++i) {
+      data(inverse)[i] = static_cast<float>(
+          1 / std::sqrt(static_cast<double>(data(of.variance)[i]) + call.norm.epsilon));
+      data(scale)[i] = data(gamma)[i] * data(inverse)[i];
+    }
+    const Tensor y = at::empty_like(z);
+    kernels::normalise<float>(image_shape(z), data(z), {data(of.mean), data(scale), data(beta)},
+                              data(residual), call.activation, data(y));
+    const bool activated = call.activation == kernels::Activation::relu;
+    context->save_for_backward({x, weight, z, activated ? y : Tensor(), of.mean, inverse, scale});
+    keep(*context, call.kept);
+    context->saved_data["by_batch"] = call.norm.by_batch;
+    context->saved_data["x_needs_gradient"] = x.requires_grad();
+    context->saved_data["residual_needs_gradient"] = residual.defined() && residual.requires_grad();
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor &x = saved[0], &weight = saved[1], &z = saved[2], &y = saved[3];
+    const Tensor &mean = saved[4], &inverse = saved[5], &scale = saved[6];
+    kernels::Convolution& convolution = kept(*context);
+    const bool residual_needs_gradient = context->saved_data["residual_needs_gradient"].toBool();
+    const kernels::ImageShape shape = image_shape(z);
+
+    Tensor g = gradients[0].contiguous();
+    Tensor mask = y;  // of g, until it is applied
+    const Tensor masked = residual_needs_gradient && y.defined() ? at::empty_like(z) : Tensor();
+    const Tensor sum_g = at::empty_like(mean), sum_gz = at::empty_like(mean);
+    kernels::gradient_sums<float>(shape, data(g), data(mask), data(z), data(mean),
+                                  {data(sum_g), data(sum_gz)}, data(masked));
+    if (masked.defined()) {
+      g = masked;
+      mask = Tensor();
+    }
+
+    const Tensor dgamma = at::empty_like(mean);
+    const Tensor of_z = at::empty_like(mean), constant = at::empty_like(mean);
+    const bool by_batch = context->saved_data["by_batch"].toBool();
+    const float one_by_count =
+        by_batch ? 1 / static_cast<float>(shape.samples * shape.pixels) : 0.0F;
+    for (int64_t i = 0; i < shape.channels(); ++i) {
+      const float slope = data(sum_gz)[i] * data(inverse)[i];
+      data(dgamma)[i] = slope;
+      data(of_z)[i] = -data(scale)[i] * data(inverse)[i] * slope * one_by_count;
+      data(constant)[i] = -data(scale)[i] * data(sum_g)[i] * one_by_count;
+    }
+    const Tensor dz = at::empty_like(z);
+    kernels::input_gradient<float>(shape, data(g), data(mask), data(z),
+                                   {data(mean), data(scale), data(of_z), data(constant)}, data(dz));
+
+    const Tensor scratch = scratch_for(convolution);
+    const Tensor dweight = at::empty_like(weight);
+    convolution.weight_gradient(data(x), data(dz), data(dweight), bytes_of(scratch));
+    Tensor dx;
+    if (context->saved_data["x_needs_gradient"].toBool()) {
+      dx = at::empty_like(x);
+      convolution.input_gradient(data(weight), data(dz), data(dx), bytes_of(scratch));
+    }
+    return {dx, dweight, dgamma, sum_g, residual_needs_gradient ? g : Tensor(), Tensor()};
+  }
+};
+
+bool fits(const torch::nn::BatchNorm2dImpl& bn) {
+  return bn.options.affine() && bn.weight.scalar_type() == torch::kFloat32 &&
+         (bn.is_training() || bn.options.track_running_stats());
+}
+
+// Counts the batch; the momentum of the running statistics then.
+Norm norm_of(torch::nn::BatchNorm2dImpl& bn) {
+  const bool tracks = bn.is_training() && bn.options.track_running_stats();
+  double momentum = bn.options.momentum().value_or(0.0);
+  if (tracks && bn.num_batches_tracked.defined()) {
+    bn.num_batches_tracked += 1;
+    if (!bn.options.momentum()) momentum = 1 / bn.num_batches_tracked.item<double>();
+  }
+  return {.by_batch = bn.is_training(),
+          .updates_running = tracks,
+          .epsilon = bn.options.eps(),
+          .momentum = momentum,
+          .running_mean = bn.running_mean,
+          .running_variance = bn.running_var};
+}
+
+void require_several_values(const kernels::ConvShape& shape) {
+  if (shape.samples * shape.out_height() * shape.out_width() > 1) return;
+  throw BadInput(
+      "BatchNorm: one sample of 1 x 1 pixels has no variance to learn from; use more samples a "
+      "shard or larger images");
+}
+
+}  // namespace
+
+ConvBn::ConvBn(torch::nn::Conv2d conv, torch::nn::BatchNorm2d bn, Activation activation,
+               Kernels kernels)
+    : conv_(std::move(conv)),
+      bn_(std::move(bn)),
+      activation_(activation),
+      layer_(std::make_shared<Layer>(kernels)) {
+  if (conv_->bias.defined())
+    throw BadInput(
+        "ConvBn: the convolution has a bias, which BatchNorm would undo; pass "
+        "Conv2dOptions(...).bias(false)");
+}
+
+torch::Tensor ConvBn::operator()(const torch::Tensor& x, const torch::Tensor& residual) {
+  const std::optional<Input> input = layer_->accept(*conv_, x);
+  if (!input || !fits(*bn_)) {
+    torch::Tensor y = bn_(conv_(plain(x)));
+    if (residual.defined()) y = y.add_(plain(residual));
+    return activation_ == Activation::relu ? y.relu_() : y;
+  }
+  kernels::Convolution& convolution = layer_->prepare(*conv_, *input);
+  if (bn_->is_training()) require_several_values(convolution.shape());
+  const Call call = {
+      c10::make_intrusive<Kept>(layer_, convolution),
+      activation_ == Activation::relu ? kernels::Activation::relu : kernels::Activation::none,
+      norm_of(*bn_)};
+  return ConvBnFunction::apply(
+      input->x, conv_->weight, bn_->weight, bn_->bias,
+      residual.defined() ? c10::optional<Tensor>(blocked(residual)) : c10::nullopt, call);
+}
+
+std::string ConvBn::served_by() const {
+  return layer_->served_by();
+}
+
+ConvBnReluImpl::ConvBnReluImpl(const torch::nn::Conv2dOptions& options)
+    : conv(register_module("conv",
+                           torch::nn::Conv2d(torch::nn::Conv2dOptions(options).bias(false)))),
+      bn(register_module("bn", torch::nn::BatchNorm2d(options.out_channels()))),
+      fused_(conv, bn) {}
+
+torch::Tensor ConvBnReluImpl::forward(const torch::Tensor& x, const torch::Tensor& residual) {
+  return fused_(x, residual);
+}
+
+}  // namespace lockstep::nn

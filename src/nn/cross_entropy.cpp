@@ -1,0 +1,78 @@
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "lockstep/error.h"
+#include "lockstep/nn.h"
+
+namespace lockstep::nn {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// One sample's scores become the gradient of its loss, which is returned. The target is 1 -
+// smoothing for the label plus smoothing spread evenly over all classes.
+double loss_and_gradient(std::span<const float> scores, int64_t label, double smoothing,
+                         std::span<float> gradient) {
+  const float most = *std::max_element(scores.begin(), scores.end());
+  double sum = 0, sum_of_scores = 0;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    gradient[i] = std::exp(scores[i] - most);
+    sum += gradient[i];
+    sum_of_scores += scores[i] - most;
+  }
+  const double log_sum = std::log(sum);
+  const double even = smoothing / static_cast<double>(scores.size());
+  const auto one_by_sum = static_cast<float>(1 / sum);
+  for (float& g : gradient) g = g * one_by_sum - static_cast<float>(even);
+  gradient[static_cast<size_t>(label)] -= static_cast<float>(1 - smoothing);
+  return (1 - smoothing) * (log_sum - (scores[static_cast<size_t>(label)] - most)) +
+         even * (static_cast<double>(scores.size()) * log_sum - sum_of_scores);
+}
+
+class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFunction> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& scores, const Tensor& labels,
+                        double smoothing) {
+    const int64_t samples = scores.size(0), classes = scores.size(1);
+    const Tensor gradient = at::empty(scores.sizes(), scores.options());
+    double total = 0;
+    for (int64_t i = 0; i < samples; ++i) {
+      const int64_t label = labels.data_ptr<int64_t>()[i];
+      if (label < 0 || label >= classes)
+        throw BadInput("cross_entropy: label {} of sample {}; there are {} classes", label, i,
+                       classes);
+      const auto length = static_cast<size_t>(classes);
+      total += loss_and_gradient({scores.data_ptr<float>() + i * classes, length}, label, smoothing,
+                                 {gradient.data_ptr<float>() + i * classes, length});
+    }
+    context->save_for_backward({gradient});
+    return torch::scalar_tensor(total / static_cast<double>(samples), scores.options());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Tensor gradient = context->get_saved_variables()[0];
+    return {gradient * (gradients[0] / gradient.size(0)), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+torch::Tensor cross_entropy(const torch::Tensor& scores, const torch::Tensor& labels,
+                            double label_smoothing, Kernels kernels) {
+  const bool ours = kernels == Kernels::fused && scores.device().is_cpu() &&
+                    scores.scalar_type() == torch::kFloat32 && scores.dim() == 2 &&
+                    scores.size(0) > 0 && labels.dim() == 1 &&
+                    labels.scalar_type() == torch::kInt64;
+  if (!ours)
+    return at::cross_entropy_loss(scores, labels, {}, at::Reduction::Mean, -100, label_smoothing);
+  return CrossEntropyFunction::apply(scores.contiguous(), labels.contiguous(), label_smoothing);
+}
+
+}  // namespace lockstep::nn

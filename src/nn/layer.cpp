@@ -1,0 +1,137 @@
+#include "nn/layer.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+
+#include "kernels/cpu.h"
+#include "kernels/lanes.h"
+
+namespace lockstep::nn {
+
+using kernels::kLanes;
+using kernels::Layout;
+
+namespace {
+
+kernels::ConvShape shape_of(const torch::nn::Conv2dImpl& conv, const Input& input) {
+  const torch::Tensor& x = input.x;
+  return {.samples = x.size(0),
+          .in_channels = conv.options.in_channels(),
+          .in_height = x.size(2),
+          .in_width = x.size(3),
+          .out_channels = conv.options.out_channels(),
+          .kernel = conv.weight.size(2),
+          .stride = conv.options.stride()->at(0),
+          .padding = c10::get<torch::ExpandingArray<2>>(conv.options.padding())->at(0)};
+}
+
+constexpr size_t kMostCompared = 128 * 128 * 9;
+
+bool same(const torch::ExpandingArray<2>& pair) {
+  return pair->at(0) == pair->at(1);
+}
+
+// Options our kernels know.
+bool plain_options(const torch::nn::Conv2dImpl& conv) {
+  const auto& options = conv.options;
+  const auto* padding = c10::get_if<torch::ExpandingArray<2>>(&options.padding());
+  return padding != nullptr && same(*padding) && same(options.stride()) &&
+         same(options.kernel_size()) && options.dilation()->at(0) == 1 &&
+         options.dilation()->at(1) == 1 && options.groups() == 1 &&
+         c10::holds_alternative<torch::enumtype::kZeros>(options.padding_mode());
+}
+
+bool is_plain_float(const torch::Tensor& x) {
+  return x.device().is_cpu() && x.scalar_type() == torch::kFloat32 && !x.is_sparse() &&
+         !x.is_mkldnn();
+}
+
+}  // namespace
+
+bool is_blocked(const torch::Tensor& x) {
+  return x.dim() == 5 && x.size(4) == kLanes;
+}
+
+torch::Tensor plain(const torch::Tensor& x) {
+  if (!is_blocked(x)) return x;
+  return x.permute({0, 1, 4, 2, 3}).reshape({x.size(0), x.size(1) * kLanes, x.size(2), x.size(3)});
+}
+
+torch::Tensor blocked(const torch::Tensor& x) {
+  if (is_blocked(x)) return x.contiguous();
+  return x.reshape({x.size(0), x.size(1) / kLanes, kLanes, x.size(2), x.size(3)})
+      .permute({0, 1, 3, 4, 2})
+      .contiguous();
+}
+
+std::optional<Input> Layer::accept(const torch::nn::Conv2dImpl& conv, const torch::Tensor& x) {
+  served_by_ = "torch";
+  if (kernels_ == Kernels::torch || !kernels::supported() || !is_plain_float(x) ||
+      !is_plain_float(conv.weight) || !conv.weight.is_contiguous() || !plain_options(conv) ||
+      x.size(0) == 0)
+    return std::nullopt;
+  Input input;
+  if (is_blocked(x)) {
+    input = {x.contiguous(), Layout::blocked};
+  } else if (x.dim() == 4 && x.size(1) % kLanes == 0) {
+    input = {blocked(x), Layout::blocked};
+  } else if (x.dim() == 4 && !(x.requires_grad() && torch::GradMode::is_enabled())) {
+    input = {x.contiguous(), Layout::plain};
+  } else {
+    return std::nullopt;
+  }
+  const int64_t channels = input.x.size(1) * (input.layout == Layout::blocked ? kLanes : 1);
+  if (channels != conv.options.in_channels() ||
+      !kernels::serves(shape_of(conv, input), input.layout))
+    return std::nullopt;
+  return input;
+}
+
+kernels::Convolution& Layer::prepare(const torch::nn::Conv2dImpl& conv, const Input& input) {
+  notice_changed(conv.weight);
+  const kernels::ConvShape shape = shape_of(conv, input);
+  Entry* found = nullptr;
+  for (Entry& entry : entries_)
+    if (entry.layout == input.layout && entry.convolution.shape() == shape) found = &entry;
+  if (found == nullptr)
+    found = &entries_.emplace_back(input.layout, kernels::Convolution(shape, input.layout));
+  served_by_ = to_string(found->convolution.method());
+  return found->convolution;
+}
+
+// By comparing them: tensors' versions do not tell, LibTorch's own optimizers write past them.
+// Weights too many for that are prepared every time.
+void Layer::notice_changed(const torch::Tensor& weight) {
+  const auto* begin = weight.data_ptr<float>();
+  const auto count = static_cast<size_t>(weight.numel());
+  if (weights_.size() == count && std::memcmp(weights_.data(), begin, count * sizeof(float)) == 0)
+    return;
+  for (Entry& entry : entries_) entry.convolution.weights_changed();
+  if (count <= kMostCompared) weights_.assign(begin, begin + count);
+}
+
+void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Kept>& kept) {
+  context.saved_data["convolution"] = c10::IValue::make_capsule(kept);
+}
+
+kernels::Convolution& kept(torch::autograd::AutogradContext& context) {
+  return c10::static_intrusive_pointer_cast<Kept>(context.saved_data["convolution"].toCapsule())
+      ->convolution;
+}
+
+torch::Tensor scratch_for(const kernels::Convolution& convolution) {
+  return at::empty({convolution.scratch_bytes()}, torch::kUInt8);
+}
+
+std::byte* bytes_of(const torch::Tensor& scratch) {
+  return reinterpret_cast<std::byte*>(scratch.data_ptr<uint8_t>());
+}
+
+torch::Tensor empty_result(const kernels::ConvShape& shape) {
+  return at::empty(
+      {shape.samples, shape.out_channels / kLanes, shape.out_height(), shape.out_width(), kLanes},
+      torch::kFloat32);
+}
+
+}  // namespace lockstep::nn

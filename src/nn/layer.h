@@ -1,0 +1,80 @@
+#pragma once
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+#include <torch/nn/modules/conv.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/convolution.h"
+#include "lockstep/nn.h"
+
+namespace lockstep::nn {
+
+/// Whether x is a blocked image.
+bool is_blocked(const torch::Tensor& x);
+/// Its inverse is `plain`. Channels come in eights.
+torch::Tensor blocked(const torch::Tensor& x);
+
+/// A convolution's input as the kernels want it.
+struct Input {
+  torch::Tensor x;
+  kernels::Layout layout;
+};
+
+/// What a layer remembers from call to call: a convolution for every shape of input it has met, and
+/// of which weights they know. For one thread at a time.
+class Layer {
+ public:
+  explicit Layer(Kernels kernels) : kernels_(kernels) {}
+
+  /// The input for the kernels, or nothing where LibTorch serves this call.
+  std::optional<Input> accept(const torch::nn::Conv2dImpl& conv, const torch::Tensor& x);
+
+  /// The convolution for that input.
+  kernels::Convolution& prepare(const torch::nn::Conv2dImpl& conv, const Input& input);
+
+  std::string served_by() const { return served_by_; }
+
+ private:
+  struct Entry {
+    kernels::Layout layout;
+    kernels::Convolution convolution;
+  };
+
+  void notice_changed(const torch::Tensor& weight);
+
+  const Kernels kernels_;
+  std::deque<Entry> entries_;   ///< their addresses stay
+  std::vector<float> weights_;  ///< as they were when the convolutions prepared them
+  std::string served_by_;
+};
+
+/// A layer's convolution in an operation's memory: forward keeps it for backward.
+struct Kept : torch::CustomClassHolder {
+  Kept(std::shared_ptr<Layer> owner, kernels::Convolution& one)
+      : layer(std::move(owner)), convolution(one) {}
+
+  const std::shared_ptr<Layer> layer;  ///< whose it is
+  kernels::Convolution& convolution;
+};
+void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Kept>& kept);
+kernels::Convolution& kept(torch::autograd::AutogradContext& context);
+
+/// A tensor's numbers, or null where there is no tensor.
+inline float* data(const torch::Tensor& t) {
+  return t.defined() ? t.data_ptr<float>() : nullptr;
+}
+
+/// Scratch memory for one call of a convolution.
+torch::Tensor scratch_for(const kernels::Convolution& convolution);
+std::byte* bytes_of(const torch::Tensor& scratch);
+
+/// A blocked image's uninitialised memory: the result of a convolution.
+torch::Tensor empty_result(const kernels::ConvShape& shape);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,109 @@
+#include "kernels/pooling.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/max_pool2d.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/lanes.h"
+#include "nn/layer.h"
+
+namespace lockstep::nn {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+kernels::PoolShape pool_shape(const kernels::ConvShape& shape) {
+  const int64_t blocks = shape.out_channels / kernels::kLanes;
+  return {shape.samples * blocks, blocks, shape.out_height(), shape.out_width()};
+}
+
+// The convolution's own result is not kept: which of four pixels was chosen is all it takes.
+class ConvMaxPoolFunction : public torch::autograd::Function<ConvMaxPoolFunction> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
+                        const c10::optional<Tensor>& with_bias,
+                        const c10::intrusive_ptr<Kept>& layer) {
+    const Tensor bias = with_bias.value_or(Tensor());
+    kernels::Convolution& convolution = layer->convolution;
+    const Tensor z = empty_result(convolution.shape());
+    convolution.forward(data(weight), data(x), data(z), bytes_of(scratch_for(convolution)));
+    const kernels::PoolShape shape = pool_shape(convolution.shape());
+    const Tensor y =
+        at::empty({z.size(0), z.size(1), shape.out_height(), shape.out_width(), kernels::kLanes},
+                  z.options());
+    const Tensor chosen = at::empty(y.sizes(), torch::kUInt8);
+    kernels::max_pool_relu(shape, data(z), data(bias), data(y), chosen.data_ptr<uint8_t>());
+    context->save_for_backward({x, weight, bias, chosen});
+    keep(*context, layer);
+    context->saved_data["x_needs_gradient"] = x.requires_grad();
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &chosen = saved[3];
+    kernels::Convolution& convolution = kept(*context);
+    const Tensor dz = empty_result(convolution.shape());
+    const Tensor dbias = bias.defined() ? at::empty_like(bias) : Tensor();
+    kernels::max_pool_relu_gradient(pool_shape(convolution.shape()),
+                                    data(gradients[0].contiguous()), chosen.data_ptr<uint8_t>(),
+                                    data(dz), data(dbias));
+    const Tensor scratch = scratch_for(convolution);
+    const Tensor dweight = at::empty_like(weight);
+    convolution.weight_gradient(data(x), data(dz), data(dweight), bytes_of(scratch));
+    Tensor dx;
+    if (context->saved_data["x_needs_gradient"].toBool()) {
+      dx = at::empty_like(x);
+      convolution.input_gradient(data(weight), data(dz), data(dx), bytes_of(scratch));
+    }
+    return {dx, dweight, dbias, Tensor()};
+  }
+};
+
+class MeanPoolFunction : public torch::autograd::Function<MeanPoolFunction> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x) {
+    context->saved_data["sizes"] = x.sizes().vec();
+    const Tensor y = at::empty({x.size(0), x.size(1) * kernels::kLanes}, x.options());
+    kernels::mean_pool(x.size(0) * x.size(1), x.size(2) * x.size(3), data(x), data(y));
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
+    const Tensor dy = gradients[0].contiguous();
+    const Tensor dx = at::empty(sizes, dy.options());
+    kernels::mean_pool_gradient(sizes[0] * sizes[1], sizes[2] * sizes[3], data(dy), data(dx));
+    return {dx};
+  }
+};
+
+}  // namespace
+
+ConvMaxPool::ConvMaxPool(torch::nn::Conv2d conv, Kernels kernels)
+    : conv_(std::move(conv)), layer_(std::make_shared<Layer>(kernels)) {}
+
+torch::Tensor ConvMaxPool::operator()(const torch::Tensor& x) {
+  const std::optional<Input> input = layer_->accept(*conv_, x);
+  // ReLU and max-pooling commute, and after pooling there is a quarter as much to do.
+  if (!input) return at::max_pool2d(conv_(plain(x)), 2).relu_();
+  kernels::Convolution& convolution = layer_->prepare(*conv_, *input);
+  return ConvMaxPoolFunction::apply(
+      input->x, conv_->weight,
+      conv_->bias.defined() ? c10::optional<Tensor>(conv_->bias) : c10::nullopt,
+      c10::make_intrusive<Kept>(layer_, convolution));
+}
+
+std::string ConvMaxPool::served_by() const {
+  return layer_->served_by();
+}
+
+torch::Tensor mean_pool(const torch::Tensor& x) {
+  const bool ours = is_blocked(x) && x.device().is_cpu() && x.scalar_type() == torch::kFloat32;
+  return ours ? MeanPoolFunction::apply(x.contiguous()) : plain(x).mean({2, 3});
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,179 @@
+#include "kernels/convolution.h"
+
+#include <gtest/gtest.h>
+
+#include "convolution_by_definition.h"
+#include "kernels/cpu.h"
+#include "kernels/winograd.h"
+#include "numbers.h"
+
+namespace lockstep::kernels {
+namespace {
+
+ConvShape shape_of(int64_t samples, int64_t in, int64_t side, int64_t out, int64_t kernel = 3,
+                   int64_t stride = 1, int64_t padding = 1) {
+  return {samples, in, side, side + 1, out, kernel, stride, padding};
+}
+
+template <typename T>
+struct Results {
+  std::vector<T> y, dx, dw;
+};
+
+template <typename T>
+struct Inputs {
+  explicit Inputs(const ConvShape& s)
+      : x(random_numbers<T>(x_count(s), 1)),
+        w(random_numbers<T>(weight_count(s), 2)),
+        dy(random_numbers<T>(y_count(s), 3)) {}
+  std::vector<T> x, w, dy;
+};
+
+template <typename T>
+Results<T> by_definition(const ConvShape& s, const Inputs<T>& in) {
+  std::vector<double> y(y_count(s)), dx(x_count(s)), dw(weight_count(s));
+  for_products(s, [&](size_t at_y, size_t at_x, size_t at_w) {
+    y[at_y] += static_cast<double>(in.x[at_x]) * in.w[at_w];
+    dx[at_x] += static_cast<double>(in.dy[at_y]) * in.w[at_w];
+    dw[at_w] += static_cast<double>(in.dy[at_y]) * in.x[at_x];
+  });
+  return {{y.begin(), y.end()}, {dx.begin(), dx.end()}, {dw.begin(), dw.end()}};
+}
+
+Results<float> by_convolution(const ConvShape& s, const Inputs<float>& in) {
+  Convolution convolution(s, Layout::blocked);
+  std::vector<std::byte> scratch(static_cast<size_t>(convolution.scratch_bytes()) + 64);
+  Results<float> of = {std::vector<float>(y_count(s), NAN), std::vector<float>(x_count(s), NAN),
+                       std::vector<float>(weight_count(s), NAN)};
+  convolution.forward(in.w.data(), in.x.data(), of.y.data(), scratch.data());
+  convolution.input_gradient(in.w.data(), in.dy.data(), of.dx.data(), scratch.data());
+  convolution.weight_gradient(in.x.data(), in.dy.data(), of.dw.data(), scratch.data());
+  return of;
+}
+
+void expect_close(const Results<float>& a, const Results<float>& b, double tolerance) {
+  EXPECT_LT(difference(a.y, b.y), tolerance);
+  EXPECT_LT(difference(a.dx, b.dx), tolerance);
+  EXPECT_LT(difference(a.dw, b.dw), tolerance);
+}
+
+class Convolutions : public testing::TestWithParam<ConvShape> {
+  void SetUp() override { ASSERT_TRUE(supported()) << "tests need a processor with AVX2 and FMA"; }
+};
+
+TEST_P(Convolutions, GiveWhatTheDefinitionGives) {
+  const Inputs<float> in(GetParam());
+  expect_close(by_convolution(GetParam(), in), by_definition(GetParam(), in), 3e-5);
+}
+
+TEST_P(Convolutions, GiveTheSameBitsAgain) {
+  const Inputs<float> in(GetParam());
+  const Results<float> once = by_convolution(GetParam(), in),
+                       again = by_convolution(GetParam(), in);
+  EXPECT_EQ(once.y, again.y);
+  EXPECT_EQ(once.dx, again.dx);
+  EXPECT_EQ(once.dw, again.dw);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OfShape, Convolutions,
+    testing::Values(shape_of(1, 8, 3, 8),             // one tile that is not full
+                    shape_of(2, 16, 8, 16),           // whole tiles
+                    shape_of(3, 8, 9, 24),            // half a pair of blocks
+                    shape_of(2, 24, 13, 8, 3, 1, 0),  // no padding
+                    shape_of(1, 8, 6, 16, 3, 1, 2),   // more padding than LibTorch's models have
+                    shape_of(5, 16, 17, 32),          // several batches of tiles
+                    shape_of(1, 136, 4, 128),         // too many channels to keep filters of
+                    shape_of(12, 136, 15, 128),       // and several batches
+                    shape_of(2, 16, 9, 32, 3, 2),     // direct ones from here
+                    shape_of(2, 16, 8, 24, 1, 2, 0), shape_of(1, 8, 7, 8, 5, 1, 2),
+                    shape_of(2, 8, 2, 8)),
+    [](const auto& of) {
+      const ConvShape& s = of.param;
+      return std::to_string(of.index) + to_string(method_for(s, Layout::blocked)) +
+             std::to_string(s.in_channels) + "to" + std::to_string(s.out_channels) + "side" +
+             std::to_string(s.in_height);
+    });
+
+TEST(Convolution, OfAPlainInputGivesABlockedResult) {
+  const ConvShape s = shape_of(2, 3, 9, 16);
+  // By the definition channels come in eights: five of them are zero.
+  ConvShape wide = s;
+  wide.in_channels = 8;
+  Inputs<float> in(wide);
+  std::vector<float> x, w;
+  for (int64_t n = 0; n < s.samples; ++n)
+    for (int64_t c = 0; c < wide.in_channels; ++c)
+      for (int64_t i = 0; i < s.in_height * s.in_width; ++i) {
+        float& value = in.x[at(n, 8, c, s.in_height, s.in_width, 0, i)];
+        c < s.in_channels ? x.push_back(value) : static_cast<void>(value = 0);
+      }
+  for (size_t i = 0; i < in.w.size(); ++i)
+    if (i / 9 % 8 < 3) w.push_back(in.w[i]);
+  const Results<float> expected = by_definition(wide, in);
+
+  Convolution convolution(s, Layout::plain);
+  std::vector<std::byte> scratch(static_cast<size_t>(convolution.scratch_bytes()) + 64);
+  std::vector<float> y(y_count(s)), dw(weight_count(s));
+  convolution.forward(w.data(), x.data(), y.data(), scratch.data());
+  convolution.weight_gradient(x.data(), in.dy.data(), dw.data(), scratch.data());
+  EXPECT_LT(difference(y, expected.y), 1e-5);
+  std::vector<float> expected_dw;
+  for (size_t i = 0; i < in.w.size(); ++i)
+    if (i / 9 % 8 < 3) expected_dw.push_back(expected.dw[i]);
+  EXPECT_LT(difference(dw, expected_dw), 1e-5);
+}
+
+TEST(Convolution, UsesNewWeightsOnceItIsToldThatTheyChanged) {
+  for (const ConvShape& s : {shape_of(1, 16, 8, 16), shape_of(1, 16, 8, 16, 3, 2)}) {
+    Inputs<float> in(s);
+    Convolution convolution(s, Layout::blocked);
+    std::vector<std::byte> scratch(static_cast<size_t>(convolution.scratch_bytes()) + 64);
+    std::vector<float> y(y_count(s)), dx(x_count(s));
+    for (int time = 0; time < 2; ++time) {
+      const Results<float> expected = by_definition(s, in);
+      convolution.forward(in.w.data(), in.x.data(), y.data(), scratch.data());
+      convolution.input_gradient(in.w.data(), in.dy.data(), dx.data(), scratch.data());
+      EXPECT_LT(difference(y, expected.y), 1e-5);
+      EXPECT_LT(difference(dx, expected.dx), 1e-5);
+      in.w = random_numbers<float>(in.w.size(), 9);
+      convolution.weights_changed();
+    }
+  }
+}
+
+TEST(Convolution, IsServedByARuleOnItsShape) {
+  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16), Layout::blocked), Method::winograd);
+  EXPECT_EQ(method_for(shape_of(64, 512, 4, 512), Layout::blocked), Method::winograd);
+  EXPECT_EQ(method_for(shape_of(1, 16, 2, 16), Layout::blocked), Method::direct);
+  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 3, 2), Layout::blocked), Method::direct);
+  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 1), Layout::blocked), Method::direct);
+  EXPECT_EQ(method_for(shape_of(1, 3, 8, 16), Layout::plain), Method::direct);
+  EXPECT_FALSE(serves(shape_of(1, 12, 8, 16), Layout::blocked));
+  EXPECT_FALSE(serves(shape_of(1, 16, 8, 12), Layout::blocked));
+  EXPECT_FALSE(serves(shape_of(1, 16, 2, 16, 5, 1, 0), Layout::blocked));
+}
+
+TEST(Winograd, IsExactInDoublesUpToRounding) {
+  const ConvShape s = shape_of(2, 16, 9, 24);
+  const Inputs<double> in(s);
+  const Results<double> expected = by_definition(s, in);
+  const ConvShape back = s.transposed();
+  std::vector<double> scratch(
+      static_cast<size_t>(std::max(winograd_scratch_count(s), winograd_scratch_count(back))));
+  std::vector<double> filters(static_cast<size_t>(winograd_filter_count(s)));
+  winograd_filters(s, Weights::plain, in.w.data(), filters.data());
+  std::vector<double> y(y_count(s)), piecewise(y_count(s)), dx(x_count(s)), dw(weight_count(s));
+  winograd_convolve(s, in.x.data(), filters.data(), y.data(), scratch.data());
+  winograd_convolve(s, in.x.data(), Weights::plain, in.w.data(), piecewise.data(), scratch.data());
+  winograd_convolve(back, in.dy.data(), Weights::transposed, in.w.data(), dx.data(),
+                    scratch.data());
+  winograd_weight_gradient(s, in.x.data(), in.dy.data(), dw.data(), scratch.data());
+  EXPECT_LT(difference(y, expected.y), 1e-13);
+  EXPECT_EQ(y, piecewise);
+  EXPECT_LT(difference(dx, expected.dx), 1e-13);
+  EXPECT_LT(difference(dw, expected.dw), 1e-13);
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

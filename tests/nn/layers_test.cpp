@@ -1,0 +1,259 @@
+#include <gtest/gtest.h>
+#include <torch/nn/functional/activation.h>
+#include <torch/nn/functional/pooling.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include "lockstep/error.h"
+#include "lockstep/nn.h"
+#include "nn/layer.h"
+
+namespace lockstep::nn {
+namespace {
+
+using torch::Tensor;
+
+double difference(const Tensor& a, const Tensor& b) {
+  return ((a - b).abs().max() / b.abs().max().clamp_min(1e-30)).item<double>();
+}
+
+torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel = 3, int64_t stride = 1) {
+  return torch::nn::Conv2d(
+      torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+}
+
+// One layer twice, with the same parameters: ours and LibTorch's.
+struct Twins {
+  Twins(torch::nn::Conv2d ours_conv, torch::nn::Conv2d torch_conv, Activation activation)
+      : convs{std::move(ours_conv), std::move(torch_conv)},
+        norms{torch::nn::BatchNorm2d(convs[0]->options.out_channels()),
+              torch::nn::BatchNorm2d(convs[0]->options.out_channels())},
+        layers{ConvBn(convs[0], norms[0], activation, Kernels::fused),
+               ConvBn(convs[1], norms[1], activation, Kernels::torch)} {
+    torch::NoGradGuard no_grad;
+    convs[1]->weight.copy_(convs[0]->weight);
+    for (auto& norm : norms) {
+      torch::manual_seed(3);
+      norm->weight.uniform_(0.5, 1.5);
+      norm->bias.uniform_(-1, 1);
+    }
+  }
+  torch::nn::Conv2d convs[2];
+  torch::nn::BatchNorm2d norms[2];
+  ConvBn layers[2];
+};
+
+struct ConvBnCase {
+  const char* name;
+  int64_t in, out, kernel, stride;
+  bool residual;
+  Activation activation;
+  const char* served_by;
+};
+
+class ConvBnLayers : public testing::TestWithParam<ConvBnCase> {};
+
+TEST_P(ConvBnLayers, MatchLibTorchForwardsAndBackwards) {
+  const ConvBnCase& c = GetParam();
+  torch::manual_seed(1);
+  Twins twins(convolution(c.in, c.out, c.kernel, c.stride),
+              convolution(c.in, c.out, c.kernel, c.stride), c.activation);
+  const bool first_layer = c.in % 8 != 0;
+  Tensor xs[2], residuals[2], ys[2];
+  for (int i = 0; i < 2; ++i) {
+    torch::manual_seed(2);
+    xs[i] = torch::randn({4, c.in, 9, 9}).set_requires_grad(!first_layer);
+    const int64_t side = (9 - 1) / c.stride + 1;
+    if (c.residual) residuals[i] = torch::randn({4, c.out, side, side}).requires_grad_();
+    ys[i] = plain(twins.layers[i](xs[i], residuals[i]));
+    (ys[i] * torch::randn(ys[i].sizes())).sum().backward();
+  }
+  EXPECT_EQ(twins.layers[0].served_by(), c.served_by);
+  EXPECT_EQ(twins.layers[1].served_by(), "torch");
+  EXPECT_LT(difference(ys[0], ys[1]), 1e-5);
+  if (!first_layer) {
+    EXPECT_LT(difference(xs[0].grad(), xs[1].grad()), 1e-4);
+  }
+  if (c.residual) {
+    EXPECT_LT(difference(residuals[0].grad(), residuals[1].grad()), 1e-5);
+  }
+  EXPECT_LT(difference(twins.convs[0]->weight.grad(), twins.convs[1]->weight.grad()), 1e-4);
+  EXPECT_LT(difference(twins.norms[0]->weight.grad(), twins.norms[1]->weight.grad()), 1e-4);
+  EXPECT_LT(difference(twins.norms[0]->bias.grad(), twins.norms[1]->bias.grad()), 1e-4);
+  EXPECT_LT(difference(twins.norms[0]->running_mean, twins.norms[1]->running_mean), 1e-5);
+  EXPECT_LT(difference(twins.norms[0]->running_var, twins.norms[1]->running_var), 1e-5);
+  EXPECT_EQ(twins.norms[0]->num_batches_tracked.item<int64_t>(), 1);
+}
+
+TEST_P(ConvBnLayers, MatchLibTorchInEvaluation) {
+  const ConvBnCase& c = GetParam();
+  torch::manual_seed(1);
+  Twins twins(convolution(c.in, c.out, c.kernel, c.stride),
+              convolution(c.in, c.out, c.kernel, c.stride), c.activation);
+  Tensor ys[2], dws[2];
+  for (int i = 0; i < 2; ++i) {
+    torch::manual_seed(2);
+    torch::NoGradGuard no_grad;
+    twins.norms[i]->running_mean.uniform_(-1, 1);
+    twins.norms[i]->running_var.uniform_(0.5, 2);
+    twins.norms[i]->eval();
+    const Tensor x = torch::randn({2, c.in, 9, 9});
+    torch::AutoGradMode grad(true);
+    ys[i] = plain(twins.layers[i](x));
+    (ys[i] * torch::randn(ys[i].sizes())).sum().backward();
+  }
+  EXPECT_LT(difference(ys[0], ys[1]), 1e-5);
+  EXPECT_LT(difference(twins.convs[0]->weight.grad(), twins.convs[1]->weight.grad()), 1e-4);
+  EXPECT_LT(difference(twins.norms[0]->weight.grad(), twins.norms[1]->weight.grad()), 1e-4);
+  EXPECT_EQ(twins.norms[0]->num_batches_tracked.item<int64_t>(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    For, ConvBnLayers,
+    testing::Values(ConvBnCase{"AStartingLayer", 3, 16, 3, 1, false, Activation::relu, "direct"},
+                    ConvBnCase{"AnInnerLayer", 16, 16, 3, 1, false, Activation::relu, "winograd"},
+                    ConvBnCase{"ABlocksEnd", 16, 16, 3, 1, true, Activation::relu, "winograd"},
+                    ConvBnCase{"AHalvingLayer", 16, 32, 3, 2, false, Activation::relu, "direct"},
+                    ConvBnCase{"AProjection", 16, 32, 1, 2, false, Activation::none, "direct"},
+                    ConvBnCase{"AResidualWithoutActivation", 8, 8, 3, 1, true, Activation::none,
+                               "winograd"}),
+    [](const auto& of) { return of.param.name; });
+
+TEST(ConvBnLayer, LeavesWhatItCannotServeToLibTorch) {
+  torch::nn::BatchNorm2d norm(12);
+  ConvBn odd_channels(convolution(16, 12), norm);
+  EXPECT_EQ(odd_channels(torch::randn({2, 16, 5, 5})).sizes(), (std::vector<int64_t>{2, 12, 5, 5}));
+  EXPECT_EQ(odd_channels.served_by(), "torch");
+  ConvBn grouped(torch::nn::Conv2d(torch::nn::Conv2dOptions(16, 16, 3).groups(2).bias(false)),
+                 torch::nn::BatchNorm2d(16));
+  grouped(torch::randn({2, 16, 5, 5}));
+  EXPECT_EQ(grouped.served_by(), "torch");
+  torch::nn::Conv2d doubles = convolution(16, 16);
+  torch::nn::BatchNorm2d doubles_norm(16);
+  doubles->to(torch::kFloat64);
+  doubles_norm->to(torch::kFloat64);
+  ConvBn wide(doubles, doubles_norm);
+  wide(torch::randn({2, 16, 5, 5}, torch::kFloat64));
+  EXPECT_EQ(wide.served_by(), "torch");
+  // The gradient of an image with three channels.
+  ConvBn first(convolution(3, 16), torch::nn::BatchNorm2d(16));
+  first(torch::randn({2, 3, 5, 5}).requires_grad_());
+  EXPECT_EQ(first.served_by(), "torch");
+}
+
+TEST(ConvBnLayer, TakesBlockedImagesFromALayerThatLibTorchServes) {
+  ConvBn ours(convolution(16, 16), torch::nn::BatchNorm2d(16));
+  ConvBn theirs(convolution(16, 16), torch::nn::BatchNorm2d(16), Activation::relu, Kernels::torch);
+  const Tensor x = torch::randn({2, 16, 8, 8});
+  const Tensor y = ours(theirs(ours(x)), theirs(x));
+  EXPECT_TRUE(is_blocked(y));
+  EXPECT_EQ(plain(y).sizes(), x.sizes());
+}
+
+TEST(ConvBnLayer, RefusesABias) {
+  EXPECT_THROW(ConvBn(torch::nn::Conv2d(8, 8, 3), torch::nn::BatchNorm2d(8)), BadInput);
+}
+
+TEST(ConvBnLayer, RefusesToLearnFromOneValueAChannel) {
+  ConvBn layer(convolution(8, 8), torch::nn::BatchNorm2d(8));
+  EXPECT_THROW(layer(torch::randn({1, 8, 1, 1})), std::exception);
+}
+
+TEST(ConvBnLayer, NoticesThatAnOptimizerChangedItsWeights) {
+  torch::manual_seed(1);
+  Twins twins(convolution(16, 16), convolution(16, 16), Activation::relu);
+  const Tensor x = torch::randn({2, 16, 8, 8});
+  const Tensor weight = torch::randn(x.sizes());
+  for (int i = 0; i < 2; ++i) {
+    torch::optim::SGD optimizer({twins.convs[i]->weight}, 1e-4);
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      (plain(twins.layers[i](x)) * weight).sum().backward();
+      optimizer.step();
+    }
+  }
+  EXPECT_LT(difference(twins.convs[0]->weight, twins.convs[1]->weight), 1e-4);
+}
+
+TEST(ConvBnLayer, ServesInputsOfSeveralShapesInTurn) {
+  torch::manual_seed(1);
+  Twins twins(convolution(8, 16), convolution(8, 16), Activation::relu);
+  for (const int64_t side : {8, 12, 8, 5}) {
+    const Tensor x = torch::randn({3, 8, side, side});
+    EXPECT_LT(difference(plain(twins.layers[0](x)), twins.layers[1](x)), 1e-5);
+  }
+}
+
+TEST(ConvBnReluModule, NamesItsParametersAndLearns) {
+  ConvBnRelu layer(torch::nn::Conv2dOptions(8, 16, 3).padding(1));
+  std::vector<std::string> names;
+  for (const auto& item : layer->named_parameters()) names.push_back(item.key());
+  EXPECT_EQ(names, (std::vector<std::string>{"conv.weight", "bn.weight", "bn.bias"}));
+  layer(torch::randn({2, 8, 8, 8})).sum().backward();
+  EXPECT_TRUE(layer->conv->weight.grad().defined());
+}
+
+TEST(ConvMaxPoolLayer, MatchesLibTorch) {
+  for (const int64_t in : {1, 16}) {
+    torch::manual_seed(1);
+    torch::nn::Conv2d convs[2] = {torch::nn::Conv2d(in, 32, 3), torch::nn::Conv2d(in, 32, 3)};
+    {
+      torch::NoGradGuard no_grad;
+      convs[1]->weight.copy_(convs[0]->weight);
+      convs[1]->bias.copy_(convs[0]->bias);
+    }
+    ConvMaxPool layers[2] = {ConvMaxPool(convs[0]), ConvMaxPool(convs[1], Kernels::torch)};
+    Tensor xs[2], ys[2];
+    for (int i = 0; i < 2; ++i) {
+      torch::manual_seed(2);
+      xs[i] = torch::randn({3, in, 13, 13}).set_requires_grad(in > 1);
+      ys[i] = plain(layers[i](xs[i]));
+      (ys[i] * torch::randn(ys[i].sizes())).sum().backward();
+    }
+    EXPECT_NE(layers[0].served_by(), "torch");
+    EXPECT_LT(difference(ys[0], ys[1]), 1e-5);
+    EXPECT_LT(difference(convs[0]->weight.grad(), convs[1]->weight.grad()), 1e-4);
+    EXPECT_LT(difference(convs[0]->bias.grad(), convs[1]->bias.grad()), 1e-4);
+    if (in > 1) {
+      EXPECT_LT(difference(xs[0].grad(), xs[1].grad()), 1e-4);
+    }
+  }
+}
+
+TEST(MeanPool, MatchesLibTorchInEitherLayout) {
+  Tensor x = torch::randn({2, 16, 5, 5}).requires_grad_();
+  const Tensor ours = mean_pool(blocked(x));
+  EXPECT_LT(difference(ours, x.mean({2, 3})), 1e-6);
+  EXPECT_TRUE(mean_pool(x).equal(x.mean({2, 3})));
+  const Tensor weight = torch::randn({2, 16});
+  (ours * weight).sum().backward();
+  EXPECT_LT(difference(x.grad(), (weight / 25).view({2, 16, 1, 1}).expand_as(x)), 1e-6);
+}
+
+TEST(CrossEntropy, MatchesLibTorchWithAndWithoutSmoothing) {
+  for (const double smoothing : {0.0, 0.1}) {
+    torch::manual_seed(1);
+    Tensor scores = (torch::randn({7, 10}) * 5).requires_grad_();
+    Tensor copy = scores.detach().clone().requires_grad_();
+    const Tensor labels = torch::randint(0, 10, {7});
+    const Tensor loss = cross_entropy(scores, labels, smoothing);
+    const Tensor expected =
+        torch::cross_entropy_loss(copy, labels, {}, at::Reduction::Mean, -100, smoothing);
+    EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-6);
+    (loss * 3).backward();
+    (expected * 3).backward();
+    EXPECT_LT(difference(scores.grad(), copy.grad()), 1e-5);
+  }
+}
+
+TEST(CrossEntropy, RefusesALabelThatIsNoClass) {
+  EXPECT_THROW(cross_entropy(torch::randn({1, 3}), torch::tensor({3})), BadInput);
+}
+
+TEST(CrossEntropy, StandsScoresOfAnySize) {
+  const Tensor loss = cross_entropy(torch::tensor({{1000.0F, -1000.0F}}), torch::tensor({1}));
+  EXPECT_NEAR(loss.item<double>(), 2000, 1e-3);
+}
+
+}  // namespace
+}  // namespace lockstep::nn
