@@ -26,6 +26,8 @@ WARM_UP = 10
 
 
 def lockstep(options, workers):
+    """One worker alone has a core of its own, as each of several has."""
+    one_core = (lambda: os.sched_setaffinity(0, {0})) if workers == 1 else None
     with tempfile.TemporaryDirectory() as folder:
         began = time.time()
         subprocess.run(
@@ -34,7 +36,7 @@ def lockstep(options, workers):
             + ["--steps", "100000", "--stop-at-step", str(options.steps + WARM_UP), "--out", f"{folder}/run"]
             + ["--set", "log.every_steps=1", "--set", "optimizer.nesterov=true", "--set", "data.flip=true"]
             + ["--set", "data.shift=4"],
-            check=True, capture_output=True)
+            check=True, capture_output=True, preexec_fn=one_core)
         events = map(json.loads, Path(folder, "run/events.jsonl").read_text().splitlines())
         steps = {event["step"]: event for event in events if event["event"] == "step"}
     first, last = steps[WARM_UP], steps[options.steps + WARM_UP]
