@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/lanes.h"
+#include "kernels/thin_convolution.h"
 #include "kernels/winograd.h"
 
 namespace lockstep::kernels {
@@ -44,13 +45,16 @@ bool serves(const ConvShape& shape, Layout input) {
          shape.out_width() > 0;
 }
 
-Convolution::Convolution(const ConvShape& shape, Layout input) : shape_(shape) {
+Convolution::Convolution(const ConvShape& shape, Layout input) : shape_(shape), input_(input) {
   if (method_for(shape, input) == Method::direct) direct_.emplace(shape, input);
 }
 
 int64_t Convolution::scratch_bytes() const {
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  if (input_ == Layout::plain)
+    return std::max(direct_->scratch_bytes(), kFloat * thin_scratch_count(shape_));
   if (direct_) return direct_->scratch_bytes();
-  return static_cast<int64_t>(sizeof(float)) *
+  return kFloat *
          std::max(winograd_scratch_count(shape_), winograd_scratch_count(shape_.transposed()));
 }
 
@@ -74,6 +78,7 @@ void Convolution::input_gradient(const float* weights, const float* dy, float* d
 
 void Convolution::weight_gradient(const float* x, const float* dy, float* weights,
                                   std::byte* scratch) const {
+  if (input_ == Layout::plain) return thin_weight_gradient(shape_, x, dy, weights, floats(scratch));
   if (direct_) return direct_->weight_gradient(x, dy, weights, scratch);
   winograd_weight_gradient(shape_, x, dy, weights, floats(scratch));
 }

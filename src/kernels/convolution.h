@@ -41,6 +41,7 @@ class Convolution {
 
  private:
   ConvShape shape_;
+  Layout input_;
   std::optional<DirectConvolution> direct_;
   // Winograd's; empty until they are needed, and where there are too many to be kept.
   std::vector<float> filters_;

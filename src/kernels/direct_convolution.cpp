@@ -48,16 +48,15 @@ struct DirectConvolution::Primitives {
                   any_weights, y, strides, padding, padding},
                  with_our_scratch(),
                  engine}),
-        backward_weights(
-            {{dnnl::algorithm::convolution_direct, x, any_weights, y, strides, padding, padding},
-             with_our_scratch(),
-             engine,
-             forward}),
         run_forward(forward),
-        run_backward_weights(backward_weights),
         for_forward{memory(forward.weights_desc(), engine)} {
-    // The first layer's input needs no gradient.
     if (input == Layout::plain) return;
+    backward_weights = {
+        {dnnl::algorithm::convolution_direct, x, any_weights, y, strides, padding, padding},
+        with_our_scratch(),
+        engine,
+        forward};
+    run_backward_weights = BackwardWeights(backward_weights);
     backward_data = {
         {dnnl::algorithm::convolution_direct, x, any_weights, y, strides, padding, padding},
         with_our_scratch(),
@@ -105,7 +104,8 @@ DirectConvolution& DirectConvolution::operator=(DirectConvolution&&) noexcept = 
 int64_t DirectConvolution::scratch_bytes() const {
   const Primitives& p = *primitives_;
   size_t most = p.forward.scratchpad_desc().get_size();
-  if (p.backward_data) most = std::max(most, p.backward_data.scratchpad_desc().get_size());
+  if (!p.backward_data) return static_cast<int64_t>(most);
+  most = std::max(most, p.backward_data.scratchpad_desc().get_size());
   most = std::max(most, p.backward_weights.scratchpad_desc().get_size());
   return static_cast<int64_t>(most) + p.result_bytes();
 }

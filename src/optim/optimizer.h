@@ -9,7 +9,7 @@
 namespace lockstep::optim {
 
 struct OptimizerOptions {
-  /// "sgd" or "adamw".
+  /// One of optimizer_names().
   std::string name = "sgd";
   double lr = 0.05;
   /// Whether `lr` is for one worker and is multiplied by how many there are.
@@ -18,13 +18,14 @@ struct OptimizerOptions {
   /// Whether one-dimensional parameters (biases, BatchNorm's scale and shift) decay too.
   bool decay_bias_and_norm = true;
   double momentum = 0.9;
+  double trust = 0.001;
   bool nesterov = false;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
 };
 
-/// A run of parameters that lie together in memory and are treated alike.
+/// A run of parameters that lie together in memory and are treated alike: a layer's weights, say.
 struct Section {
   int64_t begin = 0;
   int64_t end = 0;

@@ -231,7 +231,7 @@ std::vector<std::string> without_effect(const Recipe& recipe) {
     found.push_back(fmt::format("schedule.milestones: {} has none", schedule.name));
   if (schedule.name != "cosine" && schedule.final_fraction > 0)
     found.push_back(fmt::format("schedule.final_fraction: {} has none", schedule.name));
-  if (recipe.optimizer.name != "sgd" && recipe.optimizer.nesterov)
+  if (recipe.optimizer.name == "adamw" && recipe.optimizer.nesterov)
     found.push_back(fmt::format("optimizer.nesterov: {} has none", recipe.optimizer.name));
   return found;
 }

@@ -44,6 +44,7 @@ class Run {
   void take_state_of_rank_0();
   void announce();
   void train_one_step();
+  void tell_kernels();
   void check_finite(const Totals& totals) const;
   void tell_step(const Totals& totals);
   void end_epoch();
@@ -71,6 +72,7 @@ class Run {
   Stopwatch since_clocked_;
   Stopwatch since_told_;
   int64_t last_checkpoint_step_ = -1;
+  bool kernels_told_ = false;
   parallel::Stragglers stragglers_;
 };
 
@@ -120,8 +122,17 @@ void Run::train_one_step() {
   ++position_.step;
   position_.spent.samples += totals.samples;
   position_.spent.stepping += stopwatch.seconds();
+  if (!kernels_told_) tell_kernels();
   const bool told_often = position_.step % recipe_.log.every_steps == 0;
   if (told_often || since_told_.seconds() > kLongestSilence) tell_step(totals);
+}
+
+// Which served a layer is known once it has been called.
+void Run::tell_kernels() {
+  kernels_told_ = true;
+  Json layers = Json::object();
+  for (const auto& [layer, served_by] : setup_.model->kernels()) layers[layer] = served_by;
+  if (!layers.empty()) events_.write({{"event", "kernels"}, {"layers", layers}});
 }
 
 void Run::check_finite(const Totals& totals) const {

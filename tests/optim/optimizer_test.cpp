@@ -41,6 +41,29 @@ TEST(Sgd, DecaysOnlySectionsThatDecay) {
   EXPECT_NEAR(after_three_updates(options, false), std::pow(0.9, 3), 1e-6);
 }
 
+TEST(Lars, MovesALayerInProportionToItsWeightsWhateverTheGradient) {
+  const OptimizerOptions options{.name = "lars", .weight_decay = 0.5, .momentum = 0, .trust = 0.01};
+  for (const float scale : {1.0F, 1e4F}) {
+    const auto optimizer = make_optimizer(options, {{0, 2, true}, {2, 3, false}});
+    std::vector<float> w = {3, 4, 1};
+    const std::vector<float> g = {0, 5 * scale, 1};
+    optimizer->step(w, g, 1.0, 1);
+    // |w| = 5, |g| = 5 scale: trust = 0.01 * 5 / (5 scale + 0.5 * 5)
+    const double trust = 0.05 / (5.0 * scale + 2.5);
+    EXPECT_NEAR(w[0], 3 - trust * 1.5, 1e-6);
+    EXPECT_NEAR(w[1], 4 - trust * (5.0 * scale + 2), 1e-6);
+    EXPECT_NEAR(w[2], 0, 1e-6) << "what does not decay moves as in SGD";
+  }
+}
+
+TEST(Lars, StartsFromZeroWeightsAsSgdDoes) {
+  const auto optimizer = make_optimizer({.name = "lars", .momentum = 0}, {{0, 1, true}});
+  std::vector<float> w = {0};
+  const std::vector<float> g = {2};
+  optimizer->step(w, g, 0.1, 1);
+  EXPECT_NEAR(w[0], -0.2, 1e-7);
+}
+
 TEST(AdamW, FollowsTheBiasCorrectedAverages) {
   double w = 1, m = 0, s = 0;
   for (int t = 1; t <= 3; ++t) {
