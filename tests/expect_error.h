@@ -21,6 +21,10 @@ std::string message_of(Action&& action) {
   return "";
 }
 
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 /// Expects BadInput whose message has all of `parts`.
 template <typename Call>
 void expect_bad_input(Call call, std::initializer_list<std::string> parts) {

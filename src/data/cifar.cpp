@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kClasses = 10;
 // Records read at once: enough to make the calls cheap, few enough to stay in the cache.
-constexpr int64_t kPiece = 64;
+constexpr int64_t kRecordsAtATime = 64;
 
 struct Destination {
   uint8_t* pixels;
@@ -19,9 +19,9 @@ struct Destination {
 };
 
 void read_records(InputFile& file, int64_t records, Destination to) {
-  std::vector<uint8_t> piece(static_cast<size_t>(kPiece * kCifarRecord));
+  std::vector<uint8_t> piece(static_cast<size_t>(kRecordsAtATime * kCifarRecord));
   for (int64_t done = 0; done < records;) {
-    const int64_t count = std::min(kPiece, records - done);
+    const int64_t count = std::min(kRecordsAtATime, records - done);
     file.read(writable_bytes(piece).first(static_cast<size_t>(count * kCifarRecord)));
     for (int64_t i = 0; i < count; ++i, ++done) {
       const uint8_t* record = piece.data() + i * kCifarRecord;

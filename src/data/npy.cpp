@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "elements are read as 
 
 // More classes than any data set has: a larger label is a mistake, not a reason to ask for memory.
 constexpr int64_t kMostClasses = 1'000'000;
-constexpr int64_t kPiece = 1 << 16;
+constexpr int64_t kElementsAtATime = 1 << 16;
 
 // IEEE 754 binary16.
 struct Half {
@@ -39,9 +39,9 @@ struct Half {
 // Calls `take(index, element)` for each element in turn.
 template <typename Element, typename Take>
 void for_each_element(InputFile& file, int64_t count, Take take) {
-  std::vector<Element> piece(static_cast<size_t>(std::min(count, kPiece)));
+  std::vector<Element> piece(static_cast<size_t>(std::min(count, kElementsAtATime)));
   for (int64_t done = 0; done < count;) {
-    const int64_t now = std::min(kPiece, count - done);
+    const int64_t now = std::min(kElementsAtATime, count - done);
     file.read(std::as_writable_bytes(std::span(piece).first(static_cast<size_t>(now))));
     for (int64_t i = 0; i < now; ++i) take(done + i, piece[static_cast<size_t>(i)]);
     done += now;

@@ -12,7 +12,7 @@
 namespace lockstep::collective {
 namespace {
 
-constexpr int64_t kCount = 1000;
+constexpr int64_t kNumbers = 1000;
 
 std::vector<Collective> all_collectives() {
   std::vector<Collective> all;
@@ -49,15 +49,15 @@ Range given(Collective collective, int rank, int world) {
     case Collective::all_reduce:
     case Collective::broadcast:
     case Collective::all_gather:
-      return {0, kCount};
+      return {0, kNumbers};
     case Collective::reduce:
     case Collective::gather:
-      return rank == 0 ? Range{0, kCount} : Range{};
+      return rank == 0 ? Range{0, kNumbers} : Range{};
     case Collective::reduce_scatter:
     case Collective::scatter:
-      return slice(kCount, world, rank);
+      return slice(kNumbers, world, rank);
     case Collective::send_receive:
-      return rank == 1 ? Range{0, kCount} : Range{};
+      return rank == 1 ? Range{0, kNumbers} : Range{};
     case Collective::barrier:
       break;
   }
@@ -71,7 +71,7 @@ TEST_P(Benchmarks, CountNothingWrongInWhatCollectivesGiveAndEveryFlippedElement)
     const int rank = group.rank();
     for (const Collective collective : all_collectives())
       for_each_type_and_operation([&](Type type, Operation operation) {
-        Bucket bucket(rank, kCount, type, operation);
+        Bucket bucket(rank, kNumbers, type, operation);
         call(group, collective, bucket.buffer, operation);
         const auto wrong = [&] {
           return count_wrong(collective, bucket.buffer, rank, 3, operation);
@@ -121,7 +121,7 @@ TEST(BenchmarkData, IsNotTheResultBeforeTheCollectiveRan) {
   for (const Collective collective :
        {Collective::all_reduce, Collective::broadcast, Collective::all_gather,
         Collective::reduce_scatter, Collective::scatter, Collective::send_receive}) {
-    const Bucket bucket(1, kCount, Type::f32, Operation::sum);
+    const Bucket bucket(1, kNumbers, Type::f32, Operation::sum);
     EXPECT_GT(count_wrong(collective, bucket.buffer, 1, 3, Operation::sum), 0)
         << collective_names()[static_cast<size_t>(collective)];
   }

@@ -7,7 +7,7 @@
 namespace lockstep::data {
 namespace {
 
-const std::vector<std::string> kNames = {"zero", "one", "two"};
+const std::vector<std::string> kClasses = {"zero", "one", "two"};
 
 struct Files {
   TemporaryFolder folder;
@@ -18,7 +18,7 @@ struct Files {
     folder.write("images", idx({2, 2, 3}, "abcdefghijkl"));
     folder.write("labels", idx({2}, {'\x02', '\x00'}));
   }
-  Dataset read() const { return read_idx(images, labels, kNames); }
+  Dataset read() const { return read_idx(images, labels, kClasses); }
 };
 
 TEST(Idx, ReadsImagesAndLabels) {
@@ -26,7 +26,7 @@ TEST(Idx, ReadsImagesAndLabels) {
   const Dataset dataset = files.read();
   EXPECT_EQ(dataset.shape, (Shape{1, 2, 3}));
   EXPECT_EQ(dataset.labels, (std::vector<int32_t>{2, 0}));
-  EXPECT_EQ(dataset.class_names, kNames);
+  EXPECT_EQ(dataset.class_names, kClasses);
   const auto& values = std::get<std::vector<uint8_t>>(dataset.values);
   EXPECT_EQ(std::string(values.begin(), values.end()), "abcdefghijkl");
 }

@@ -7,18 +7,18 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr PoolShape kShape = {.images = 6, .blocks = 2, .height = 5, .width = 7};
+constexpr PoolShape kImages = {.images = 6, .blocks = 2, .height = 5, .width = 7};
 constexpr size_t kCount = 6 * 5 * 7 * 8;
 
 TEST(MaxPool, TakesTheLargestOfFourWithBiasAndCutsAtZero) {
   const auto x = random_numbers<double>(kCount, 1);
   const auto bias = random_numbers<double>(16, 2);
-  std::vector<double> y(static_cast<size_t>(kShape.out_count()), NAN);
+  std::vector<double> y(static_cast<size_t>(kImages.out_count()), NAN);
   std::vector<uint8_t> chosen(y.size());
-  max_pool_relu(kShape, x.data(), bias.data(), y.data(), chosen.data());
+  max_pool_relu(kImages, x.data(), bias.data(), y.data(), chosen.data());
   std::vector<double> dx(kCount, NAN), dbias(16, NAN);
   const auto dy = random_numbers<double>(y.size(), 3);
-  max_pool_relu_gradient(kShape, dy.data(), chosen.data(), dx.data(), dbias.data());
+  max_pool_relu_gradient(kImages, dy.data(), chosen.data(), dx.data(), dbias.data());
 
   std::vector<double> expected_dx(kCount), expected_dbias(16);
   for (size_t image = 0; image < 6; ++image)
@@ -45,13 +45,13 @@ TEST(MaxPool, TakesTheLargestOfFourWithBiasAndCutsAtZero) {
 TEST(MaxPool, NeedsNoBias) {
   const auto x = random_numbers<float>(kCount, 1);
   const std::vector<float> zero(16);
-  std::vector<float> with(static_cast<size_t>(kShape.out_count())), without(with.size());
+  std::vector<float> with(static_cast<size_t>(kImages.out_count())), without(with.size());
   std::vector<uint8_t> chosen(with.size());
-  max_pool_relu(kShape, x.data(), zero.data(), with.data(), chosen.data());
-  max_pool_relu<float>(kShape, x.data(), nullptr, without.data(), chosen.data());
+  max_pool_relu(kImages, x.data(), zero.data(), with.data(), chosen.data());
+  max_pool_relu<float>(kImages, x.data(), nullptr, without.data(), chosen.data());
   EXPECT_EQ(with, without);
   std::vector<float> dx(kCount);
-  max_pool_relu_gradient<float>(kShape, with.data(), chosen.data(), dx.data(), nullptr);
+  max_pool_relu_gradient<float>(kImages, with.data(), chosen.data(), dx.data(), nullptr);
 }
 
 TEST(MeanPool, TakesTheMeanAndSpreadsItsGradient) {

@@ -8,9 +8,15 @@
 #include <thread>
 #include <vector>
 
+#include "base/deadline.h"
 #include "transport/rendezvous.h"
 
 namespace lockstep::transport {
+
+/// Long enough for anything a test waits for.
+inline Deadline soon() {
+  return Deadline::in(20);
+}
 
 /// Where threads of one process meet.
 class Room {

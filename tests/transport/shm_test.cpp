@@ -20,10 +20,6 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-Deadline soon() {
-  return Deadline::in(20);
-}
-
 Label label(uint64_t number) {
   return {{number, 1, 2, 3, 4}};
 }

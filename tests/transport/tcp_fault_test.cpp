@@ -1,15 +1,12 @@
 #include <latch>
 
 #include "base/clock.h"
+#include "expect_error.h"
 #include "transport/child_process.h"
 #include "transport/tcp_worlds.h"
 
 namespace lockstep::transport {
 namespace {
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // A message from everyone to everyone.
 void meet_all(Transport& tcp, double seconds) {

@@ -7,10 +7,6 @@
 namespace lockstep::transport {
 namespace {
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(TcpRendezvous, GathersEveryonesTextInWorldsOfOneToFive) {
   for (int world = 1; world <= 5; ++world) {
     const uint16_t port = free_port();

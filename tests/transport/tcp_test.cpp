@@ -11,10 +11,6 @@ namespace {
 
 const std::vector<size_t> kSizes = {0, 1, 63, 64, 65, (1 << 20) + 3};
 
-Deadline soon() {
-  return Deadline::in(20);
-}
-
 Label label_of(uint64_t word) {
   return {{word, 2, 3, 4, 5}};
 }

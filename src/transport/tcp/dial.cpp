@@ -15,7 +15,7 @@ constexpr double kLongestRest = 0.5;
 constexpr double kFirstAttempt = 1;
 constexpr double kLongestAttempt = 30;
 // More than a doorman gives strangers, so that it is he who decides.
-constexpr double kHandshakeSeconds = 4;
+constexpr double kAnswerSeconds = 4;
 
 }  // namespace
 
@@ -73,7 +73,7 @@ bool Dial::finish_connecting() {
   if (local_address(socket_.get()).text() == remote_address(socket_.get()).text())
     return fail(std::strerror(ECONNREFUSED));
   state_ = State::shaking;
-  wake_ = Deadline::in(kHandshakeSeconds);
+  wake_ = Deadline::in(kAnswerSeconds);
   handshake_.emplace(key_, identity_);
   return true;
 }

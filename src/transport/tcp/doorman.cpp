@@ -15,7 +15,7 @@ namespace lockstep::transport {
 namespace {
 
 constexpr size_t kMostStrangers = 256;
-constexpr double kHandshakeSeconds = 2;
+constexpr double kGuestSeconds = 2;
 constexpr double kIdleSeconds = 3600;
 constexpr double kClosedSeconds = 0.1;
 constexpr int kAcceptedAtOnce = 256;
@@ -91,7 +91,7 @@ void Doorman::accept_all() {
     if (!watch(epoll_.get(), socket.get())) continue;
     const int descriptor = socket.get();
     strangers_.push_back(
-        {std::move(socket), HostHandshake(key_, expects_), Deadline::in(kHandshakeSeconds)});
+        {std::move(socket), HostHandshake(key_, expects_), Deadline::in(kGuestSeconds)});
     const auto stranger = std::prev(strangers_.end());
     by_descriptor_[descriptor] = stranger;
     if (stranger->handshake.challenge(descriptor) == Progress::failed)
