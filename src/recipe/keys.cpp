@@ -133,6 +133,9 @@ std::vector<Key> keys(Recipe& r) {
        "write a checkpoint this often; 0: after every epoch", 0, kMany, Key::Role::record},
       {"log.every_steps", &r.log.every_steps, "write a step event this often", 1, kMany,
        Key::Role::record},
+      {"log.digest_every_steps", &r.log.digest_every_steps,
+       "write digests of all tensors this often, for `lockstep compare`; 0: never", 0, kMany,
+       Key::Role::record},
   };
 }
 

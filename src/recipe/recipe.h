@@ -50,6 +50,7 @@ struct Recipe {
 
   struct Log {
     int64_t every_steps = 10;
+    int64_t digest_every_steps = 100;
   } log;
 };
 

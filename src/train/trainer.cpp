@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/fingerprint.h"
+#include "device/processor.h"
 #include "lockstep/error.h"
 #include "parallel/stragglers.h"
 #include "parallel/tensor_buffer.h"
@@ -44,6 +47,7 @@ class Run {
   void take_state_of_rank_0();
   void announce();
   void train_one_step();
+  void tell_digests();
   void tell_kernels();
   void check_finite(const Totals& totals) const;
   void tell_step(const Totals& totals);
@@ -93,6 +97,7 @@ Json Run::to_its_end(Trainer::Limits limits) {
   setup_.model->train();
   setup_.loader.seek(0, position_.step);
   since_clocked_.restart();
+  tell_digests();
   while (position_.step < setup_.total_steps) {
     if (step_.stop_agreed() || position_.step >= limits.stop_at_step) return stopped_event();
     if (limits.stop != nullptr && *limits.stop) step_.ask_to_stop();
@@ -123,8 +128,23 @@ void Run::train_one_step() {
   position_.spent.samples += totals.samples;
   position_.spent.stepping += stopwatch.seconds();
   if (!kernels_told_) tell_kernels();
+  tell_digests();
   const bool told_often = position_.step % recipe_.log.every_steps == 0;
   if (told_often || since_told_.seconds() > kLongestSilence) tell_step(totals);
+}
+
+// Of parameters and buffers, so that `compare` can tell where two runs part. 0.2 ms for ResNet-20.
+void Run::tell_digests() {
+  const int64_t every = recipe_.log.digest_every_steps;
+  if (folder_ == nullptr || every == 0 || position_.step % every != 0) return;
+  Json tensors = Json::object();
+  const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
+    const std::span bytes(static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes());
+    tensors[name] = fmt::format("{:016x}", fingerprint(bytes));
+  };
+  for (const auto& item : setup_.model->named_parameters()) add(item.key(), item.value());
+  for (const auto& item : setup_.model->named_buffers()) add(item.key(), item.value());
+  events_.write({{"event", "digest"}, {"step", position_.step}, {"tensors", tensors}});
 }
 
 // Which served a layer is known once it has been called.
@@ -160,7 +180,9 @@ void Run::announce() {
                 {"transport", setup_.group.transport().name()},
                 {"out", out()},
                 {"load_seconds", setup_.data->load_seconds},
-                {"torch", TORCH_VERSION}};
+                {"torch", TORCH_VERSION},
+                {"lockstep", LOCKSTEP_VERSION},
+                {"processor", processor_name()}};
   if (!recipe_.model.weights.empty())
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
   events_.write(event);
