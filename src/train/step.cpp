@@ -83,7 +83,7 @@ void Step::run_shard(int pass, const data::Batch& batch, int64_t step, observe::
   const std::span<double> totals = totals_.slot(pass);
   std::fill(totals.begin(), totals.end(), 0.0);
   if (pass == 0 && wants_stop_) totals[kWantStop] = 1;
-  statistics_.begin_pass(pass);
+  statistics_.begin_pass(pass, batch.whole);
   reducer_.begin_pass(pass);
   if (!range.empty()) {
     const auto [all_x, all_y] = to_tensors(batch, shape_);
