@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -90,14 +91,26 @@ void Communicator::tell_stall(const std::vector<int>& late) const {
 }
 
 void Communicator::abort(const std::string& why) noexcept {
-  gave_up_ = true;
+  {
+    const std::lock_guard lock(gave_up_mutex_);
+    try {
+      if (!gave_up_) gave_up_ = why;
+    } catch (const std::bad_alloc&) {
+      gave_up_.emplace();
+    }
+  }
   transport_->abort(why);
+}
+
+void Communicator::throw_if_given_up() {
+  const std::lock_guard lock(gave_up_mutex_);
+  if (gave_up_) throw Error(fmt::format("rank {} gave up before: {}", rank(), *gave_up_));
 }
 
 template <typename Action>
 void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
   if (broken_) std::rethrow_exception(broken_);
-  if (gave_up_) throw Error(fmt::format("rank {} gave up before", rank()));
+  throw_if_given_up();
   call_ = call;
   cargo_ = cargo;
   try {

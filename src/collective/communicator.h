@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -99,8 +100,8 @@ class Communicator {
   int64_t bytes_sent(Cargo::Kind kind) const { return bytes_sent_[static_cast<size_t>(kind)]; }
   int64_t bytes_sent() const;
 
-  /// Makes everyone's collectives throw PeerLost with this reason, and this rank's an Error. From
-  /// any thread.
+  /// Makes everyone's collectives throw PeerLost with this reason, and this rank's an Error with
+  /// the first one given. From any thread.
   void abort(const std::string& why) noexcept;
 
  private:
@@ -118,6 +119,7 @@ class Communicator {
   /// Runs `action`; what it throws is told to all other ranks, and thrown again ever after.
   template <typename Action>
   void guard(const Call& call, Cargo cargo, const Action& action);
+  void throw_if_given_up();
   std::string what_is_under_way() const;
   void tell_stall(const std::vector<int>& late) const;
   void count(int64_t bytes) { bytes_sent_[static_cast<size_t>(cargo_.kind)] += bytes; }
@@ -127,7 +129,10 @@ class Communicator {
   const Shards one_each_;  ///< a shard a rank
   const bool in_two_levels_;
   std::array<std::atomic<int64_t>, 3> bytes_sent_ = {};  ///< by kind of cargo
-  std::atomic<bool> gave_up_ = false;
+
+  std::mutex gave_up_mutex_;
+  // Guarded by gave_up_mutex_.
+  std::optional<std::string> gave_up_;  ///< why
 
   // Of whoever is in the lane.
   uint64_t sequence_ = 0;
