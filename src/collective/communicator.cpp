@@ -74,7 +74,7 @@ void Communicator::choose(std::function<Algorithm(int64_t)> choice) {
 }
 
 int64_t Communicator::bytes_sent() const {
-  return std::accumulate(bytes_sent_.begin(), bytes_sent_.end(), int64_t{0});
+  return std::accumulate(sent_->begin(), sent_->end(), int64_t{0});
 }
 
 std::string Communicator::what_is_under_way() const {

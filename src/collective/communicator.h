@@ -96,8 +96,9 @@ class Communicator {
   /// Collective: groups of the ranks with the same `color`, ordered by (`key`, rank).
   std::unique_ptr<Communicator> split(int color, int key);
 
-  /// Bytes that plans made this rank send so far.
-  int64_t bytes_sent(Cargo::Kind kind) const { return bytes_sent_[static_cast<size_t>(kind)]; }
+  /// Bytes that plans made this rank send so far, in this group, those split off from it and the
+  /// one it was split off from.
+  int64_t bytes_sent(Cargo::Kind kind) const { return (*sent_)[static_cast<size_t>(kind)]; }
   int64_t bytes_sent() const;
 
   /// Makes everyone's collectives throw PeerLost with this reason, and this rank's an Error with
@@ -122,13 +123,14 @@ class Communicator {
   void throw_if_given_up();
   std::string what_is_under_way() const;
   void tell_stall(const std::vector<int>& late) const;
-  void count(int64_t bytes) { bytes_sent_[static_cast<size_t>(cargo_.kind)] += bytes; }
+  void count(int64_t bytes) { (*sent_)[static_cast<size_t>(cargo_.kind)] += bytes; }
 
   const std::unique_ptr<transport::Transport> transport_;
   CommunicatorOptions options_;
   const Shards one_each_;  ///< a shard a rank
   const bool in_two_levels_;
-  std::array<std::atomic<int64_t>, 3> bytes_sent_ = {};  ///< by kind of cargo
+  using BytesByKind = std::array<std::atomic<int64_t>, 3>;
+  std::shared_ptr<BytesByKind> sent_ = std::make_shared<BytesByKind>();  ///< with groups split off
 
   std::mutex gave_up_mutex_;
   // Guarded by gave_up_mutex_.

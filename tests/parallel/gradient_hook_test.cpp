@@ -48,6 +48,25 @@ TEST(GradientHook, OfHalfPrecisionGivesTheMeanRounded) {
   });
 }
 
+TEST(GradientHook, SavesBytesThatTheWorldCounts) {
+  as_workers(2, [](World everyone) {
+    int64_t sent[2] = {};
+    for (const int compressed : {0, 1}) {
+      torch::nn::Linear net(100, 100);
+      DistributedDataParallel ddp(
+          net, everyone,
+          {.hook = compressed == 1 ? std::shared_ptr<GradientHook>(compress_to_f16()) : nullptr});
+      for (int pass = 0; pass < 2; ++pass) {
+        const int64_t before = everyone.bytes_sent();
+        ddp.forward(torch::ones({2, 100})).sum().backward();
+        sent[compressed] = everyone.bytes_sent() - before;
+      }
+    }
+    EXPECT_GT(sent[0], 10'000);
+    EXPECT_NEAR(static_cast<double>(sent[1]), static_cast<double>(sent[0]) / 2, 200);
+  });
+}
+
 TEST(PowerSgd, IsExactForGradientsOfItsRank) {
   as_workers(2, [](World everyone) {
     const auto gradient = [](int rank) {

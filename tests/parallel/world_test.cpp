@@ -9,6 +9,20 @@
 namespace lockstep {
 namespace {
 
+TEST(World, CountsTheBytesItSends) {
+  as_workers(2, [](World everyone) {
+    const int64_t before = everyone.bytes_sent();
+    torch::Tensor values = torch::ones({1000});
+    everyone.all_reduce(values);
+    const int64_t after = everyone.bytes_sent();
+    EXPECT_GE(after - before, 2000);
+    World other = everyone.duplicate();
+    const int64_t connected = everyone.bytes_sent();
+    other.all_reduce(values);
+    EXPECT_EQ(everyone.bytes_sent() - connected, after - before);
+  });
+}
+
 TEST(World, SaysWhyItGaveUp) {
   as_workers(2, [](World everyone) {
     everyone.abort("the disk is full");
