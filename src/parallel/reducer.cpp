@@ -28,10 +28,10 @@ std::vector<GradientSize> gradient_sizes(const Parameters& parameters) {
   std::vector<GradientSize> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const torch::Tensor& parameter = parameters.tensors[i];
+    const std::string what = fmt::format("parameter '{}'", parameters.names[i]);
     if (!parameter.device().is_cpu())
-      throw BadInput("parameter '{}' is on {}: expected one on the CPU", parameters.names[i],
-                     parameter.device().str());
-    sizes.push_back({parameter.numel(), element_type(parameter.scalar_type())});
+      throw BadInput("{} is on {}: expected one on the CPU", what, parameter.device().str());
+    sizes.push_back({parameter.numel(), element_type(parameter.scalar_type(), what)});
   }
   return sizes;
 }

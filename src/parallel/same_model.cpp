@@ -29,7 +29,7 @@ void broadcast_parameters(torch::nn::Module& model, collective::Communicator& gr
   torch::NoGradGuard no_grad;
   for (const auto& item : model.named_parameters()) {
     const torch::Tensor values = item.value().contiguous();
-    group.broadcast(buffer_of(values), root);
+    group.broadcast(buffer_of(values, fmt::format("parameter '{}'", item.key())), root);
     if (values.data_ptr() != item.value().data_ptr()) item.value().copy_(values);
   }
 }

@@ -9,6 +9,18 @@
 namespace lockstep {
 namespace {
 
+TEST(World, SaysWhatIsWrongWithATensor) {
+  as_workers(2, [](World everyone) {
+    torch::Tensor across = torch::ones({3, 4}).t();
+    expect_bad_input([&] { everyone.all_reduce(across); },
+                     {"tensor of 4x3 is not contiguous; call .contiguous()"});
+    torch::Tensor nothing;
+    expect_bad_input([&] { everyone.all_reduce(nothing); }, {"undefined"});
+    torch::Tensor flags = torch::ones({3}, torch::kBool);
+    expect_bad_input([&] { everyone.all_reduce(flags); }, {"tensor is of Bool"});
+  });
+}
+
 TEST(World, CountsTheBytesItSends) {
   as_workers(2, [](World everyone) {
     const int64_t before = everyone.bytes_sent();
