@@ -8,10 +8,6 @@
 namespace lockstep::parallel {
 namespace {
 
-std::string describe(const torch::Tensor& tensor) {
-  return fmt::format("{} {}", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), "x"));
-}
-
 // Gradients lie in memory as their parameters do, and are added as they lie.
 std::string describe_parameter(const torch::Tensor& parameter) {
   std::string text = describe(parameter);

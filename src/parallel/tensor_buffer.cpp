@@ -45,4 +45,8 @@ collective::Buffer buffer_of(const at::Tensor& tensor, const std::string& what) 
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.numel(), type};
 }
 
+std::string describe(const at::Tensor& tensor) {
+  return fmt::format("{} {}", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), "x"));
+}
+
 }  // namespace lockstep::parallel

@@ -54,5 +54,69 @@ TEST(DdpModel, WithAComplexParameterIsRefusedByName) {
   });
 }
 
+TEST(DdpModel, LoadedLaterKeepsItsBuffersAlike) {
+  as_workers(2, [](World everyone) {
+    torch::nn::BatchNorm1d norm(6);
+    std::stringstream file;
+    torch::save(norm, file);
+    DistributedDataParallel ddp(norm, everyone);
+    torch::load(norm, file);
+    for (int pass = 0; pass < 2; ++pass)
+      ddp.forward(torch::full({8, 6}, static_cast<float>(everyone.rank())));
+    ddp.forward(torch::zeros({8, 6}));  // begins with rank 0's, and adds zeros everywhere
+    EXPECT_TRUE(torch::equal(norm->running_mean, torch::zeros({6})));
+  });
+}
+
+struct WithBuffers : torch::nn::Module {
+  WithBuffers() {
+    register_parameter("weight", torch::ones({2}));
+    all = register_buffer("all", torch::zeros({4}));
+    part = register_buffer("part", all.slice(0, 1, 3));
+    across = register_buffer("across", torch::zeros({3, 2}).t());
+    mask = register_buffer("mask", torch::zeros({3}, torch::kBool));
+    small = register_buffer("small", torch::zeros({5}, torch::kShort));
+    count = register_buffer("count", torch::zeros({}, torch::kLong));
+  }
+  void forward() {}
+  torch::Tensor all, part, across, mask, small, count;
+};
+
+TEST(DdpModel, MayHaveBuffersOfAnyTypeAndThatShareMemory) {
+  as_workers(2, [](World everyone) {
+    auto net = std::make_shared<WithBuffers>();
+    const torch::Tensor alias = net->all.detach();
+    DistributedDataParallel ddp(net, everyone);
+    const int mine = 5 + everyone.rank();
+    net->all.fill_(mine);
+    net->across.copy_(torch::arange(6).view({2, 3}) * mine);
+    net->mask[everyone.rank()] = true;
+    net->small.fill_(mine);
+    net->count.fill_(mine);
+    ddp.forward();
+    EXPECT_TRUE(torch::equal(net->all, torch::full({4}, 5.0F)));
+    EXPECT_TRUE(torch::equal(net->part, torch::full({2}, 5.0F)));
+    EXPECT_TRUE(torch::equal(alias, torch::full({4}, 5.0F)));
+    EXPECT_TRUE(torch::equal(net->across, torch::arange(6.0F).view({2, 3}) * 5));
+    EXPECT_TRUE(torch::equal(net->mask, torch::tensor({true, false, false})));
+    EXPECT_TRUE(torch::equal(net->small, torch::full({5}, 5, torch::kShort)));
+    EXPECT_EQ(net->count.item<int64_t>(), 5);
+  });
+}
+
+TEST(DdpModel, WithAnExpandedBufferIsRefusedByName) {
+  as_workers(2, [](World everyone) {
+    struct Expanded : torch::nn::Module {
+      Expanded() {
+        register_parameter("weight", torch::ones({2}));
+        register_buffer("wide", torch::zeros({1, 4}).expand({3, 4}));
+      }
+    };
+    auto net = std::make_shared<Expanded>();
+    expect_bad_input([&] { DistributedDataParallel ddp(net, everyone); },
+                     {"buffer 'wide'", ".clone()"});
+  });
+}
+
 }  // namespace
 }  // namespace lockstep
