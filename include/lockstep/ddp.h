@@ -76,6 +76,8 @@ class GradientSync {
 ///
 /// All workers begin with rank 0's parameters and buffers, and must have the same model: Mismatch
 /// names the first difference. Every worker does the same number of backward passes; see `join`.
+/// The model stays as it was: a parameter that is unfrozen or of another type later, or in a second
+/// DistributedDataParallel, is refused by name; weights and buffers may be loaded at any time.
 /// Call `forward` here rather than on the model: it keeps buffers alike. Gradients are views into
 /// buckets: `optimizer.zero_grad()` may zero or drop them.
 template <typename Net>

@@ -11,6 +11,7 @@
 
 #include "parallel/flat_buffers.h"
 #include "parallel/gradient_hooks.h"
+#include "parallel/parameters.h"
 #include "parallel/reducer.h"
 #include "parallel/same_model.h"
 #include "parallel/stragglers.h"
@@ -54,6 +55,7 @@ class GradientSync::State {
   Communicator& group_;
   const DdpOptions options_;
   const parallel::Parameters parameters_;
+  const parallel::ParameterWatch watch_;
   parallel::FlatBuffers buffers_;
   std::optional<World> hook_world_;
 
@@ -76,8 +78,9 @@ GradientSync::State::State(torch::nn::Module& model, World world, DdpOptions opt
       options_(std::move(options)),
       parameters_(
           (parallel::require_same_model(model, group_), parallel::trained_parameters(model))),
+      watch_(model),
       buffers_(model, group_),
-      hooks_(parameters_.tensors, [this](size_t parameter) { on_gradient(parameter); }) {
+      hooks_(parameters_, [this](size_t parameter) { on_gradient(parameter); }) {
   if (parameters_.size() == 0) throw BadInput("the model has no parameter that is trained");
   if (options_.hook) hook_world_ = world_.duplicate();
   parallel::broadcast_parameters(model_, group_, 0);
@@ -103,6 +106,7 @@ void GradientSync::State::make_reducer(const std::vector<size_t>& ready) {
 }
 
 void GradientSync::State::before_forward() {
+  watch_.check();
   if (paused_ || !model_.is_training()) return;
   sync_buffers(joining_ ? first_active(Active::yes) : 0);
 }
@@ -118,6 +122,7 @@ void GradientSync::State::on_gradient(size_t parameter) {
 }
 
 void GradientSync::State::begin_backward() {
+  watch_.check();
   under_way_ = true;
   reducer_->begin_pass(0);
   torch::autograd::Engine::get_default_engine().queue_callback([this] { finish_backward(); });

@@ -14,16 +14,6 @@ namespace lockstep::parallel {
 using collective::Buffer;
 using collective::Cargo;
 
-Parameters trained_parameters(const torch::nn::Module& model) {
-  Parameters parameters;
-  for (const auto& item : model.named_parameters()) {
-    if (!item.value().requires_grad()) continue;
-    parameters.names.push_back(item.key());
-    parameters.tensors.push_back(item.value());
-  }
-  return parameters;
-}
-
 std::vector<GradientSize> gradient_sizes(const Parameters& parameters) {
   std::vector<GradientSize> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {

@@ -1,28 +1,17 @@
 #pragma once
 
-#include <torch/nn/module.h>
-
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "collective/communicator.h"
 #include "collective/lane.h"
 #include "lockstep/gradient_hook.h"
 #include "parallel/gradient_layout.h"
+#include "parallel/parameters.h"
 #include "parallel/shard_schedule.h"
 
 namespace lockstep::parallel {
-
-/// A model's parameters that are trained, in its order.
-struct Parameters {
-  std::vector<std::string> names;
-  std::vector<torch::Tensor> tensors;
-
-  size_t size() const { return tensors.size(); }
-};
-Parameters trained_parameters(const torch::nn::Module& model);
 
 /// Sizes and types of parameters' gradients. Throws BadInput, naming it, for a parameter that is
 /// not on the CPU or whose type collectives do not know.

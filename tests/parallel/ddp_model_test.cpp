@@ -46,6 +46,79 @@ TEST(DdpModel, InChannelsLastHasTheSameGradients) {
   });
 }
 
+TEST(DdpModel, OfAnotherTypeThanAtFirstIsNamed) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Linear net(4, 3);
+    DistributedDataParallel ddp(net, everyone);
+    net->to(torch::kDouble);
+    expect_bad_input(
+        [&] {
+          ddp.forward(torch::ones({2, 4}, torch::kDouble));
+        },
+        {"parameter 'weight'", "Float 3x4", "Double 3x4"});
+  });
+}
+
+TEST(DdpModel, WithAParameterUnfrozenLaterIsRefused) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Linear net(4, 3);
+    net->weight.requires_grad_(false);
+    DistributedDataParallel ddp(net, everyone);
+    ddp.forward(torch::ones({2, 4})).sum().backward();
+    net->weight.requires_grad_(true);
+    expect_bad_input([&] { ddp.forward(torch::ones({2, 4})); }, {"parameter 'weight'", "unfrozen"});
+  });
+}
+
+TEST(DdpModel, WithAParameterUnfrozenLaterIsRefusedInBackwardToo) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Linear net(4, 3);
+    net->weight.requires_grad_(false);
+    DistributedDataParallel ddp(net, everyone);
+    net->weight.requires_grad_(true);
+    expect_bad_input(
+        [&] {
+          net(torch::ones({2, 4})).sum().backward();
+        },
+        {"parameter 'weight'", "unfrozen"});
+  });
+}
+
+TEST(DdpModel, BelongsToOneDdp) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Linear net(4, 3);
+    {
+      DistributedDataParallel ddp(net, everyone);
+      expect_bad_input([&] { DistributedDataParallel second(net, everyone); },
+                       {"parameter 'weight'", "another"});
+      ddp.forward(torch::ones({2, 4})).sum().backward();
+    }
+    DistributedDataParallel third(net, everyone);
+    third.forward(torch::ones({2, 4})).sum().backward();
+  });
+}
+
+TEST(DdpModel, MayUseAParameterUnderTwoNames) {
+  as_workers(2, [](World everyone) {
+    struct Twice : torch::nn::Module {
+      Twice() {
+        weight = register_parameter("weight", torch::ones({64}));
+        register_parameter("same", weight);
+      }
+      torch::Tensor forward(const torch::Tensor& x) { return (weight * x).sum(); }
+      torch::Tensor weight;
+    };
+    auto net = std::make_shared<Twice>();
+    DistributedDataParallel ddp(net, everyone, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+    for (int pass = 0; pass < 20; ++pass) {
+      net->zero_grad();
+      ddp.forward(torch::full({64}, 1.0F + static_cast<float>(everyone.rank()))).backward();
+      EXPECT_TRUE(torch::equal(net->weight.grad(), torch::full({64}, 1.5F)));
+      EXPECT_NEAR(ddp.clip_gradient_norm(100), 12, 1e-5) << "counted once";
+    }
+  });
+}
+
 TEST(DdpModel, WithAComplexParameterIsRefusedByName) {
   as_workers(2, [](World everyone) {
     auto net = std::make_shared<WithParameter>(torch::zeros({2}, torch::kComplexFloat));
