@@ -15,7 +15,8 @@
 
 namespace lockstep {
 
-/// What to do with parameters that a backward pass does not reach.
+/// What to do with parameters that a backward pass does not reach: name them in an error, or take
+/// the mean of what they have from passes before.
 enum class Unused { forbid, find };
 /// What to do with buffers (BatchNorm's running statistics, say) before each forward pass.
 enum class Buffers { broadcast, keep };

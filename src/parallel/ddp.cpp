@@ -40,7 +40,8 @@ class GradientSync::State {
   void finish_backward();
   void finish_buckets();
   void refuse_unused(const std::vector<size_t>& missing);
-  void give_views(const std::vector<size_t>& missing);
+  std::vector<size_t> take_earlier(const std::vector<size_t>& missing);
+  void give_views(const std::vector<size_t>& without);
   void learn_order();
   enum class Active { no, yes };
   int first_active(Active active);
@@ -134,7 +135,7 @@ void GradientSync::State::finish_backward() {
   finish_buckets();
   under_way_ = false;
   ++passes_;
-  if (options_.unused == Unused::find) give_views(missing);
+  if (options_.unused == Unused::find) give_views(take_earlier(missing));
   if (!order_is_learned_) learn_order();
 }
 
@@ -153,15 +154,27 @@ void GradientSync::State::refuse_unused(const std::vector<size_t>& missing) {
   throw BadInput("{}", why);
 }
 
-// A parameter that got no gradient here may have got one elsewhere; if nowhere, its `.grad` stays
-// as it was.
-void GradientSync::State::give_views(const std::vector<size_t>& missing) {
+// Of parameters that this pass did not reach, those that have no gradient from one before either.
+std::vector<size_t> GradientSync::State::take_earlier(const std::vector<size_t>& missing) {
+  std::vector<size_t> without;
+  for (const size_t parameter : missing) {
+    torch::Tensor& gradient = parameters_.tensors[parameter].mutable_grad();
+    if (gradient.defined())
+      gradient = reducer_->gradient(parameter);
+    else
+      without.push_back(parameter);
+  }
+  return without;
+}
+
+// A parameter that has no gradient here may have one elsewhere; if nowhere, it stays without.
+void GradientSync::State::give_views(const std::vector<size_t>& without) {
   std::vector<int32_t> used(parameters_.size(), 1);
-  for (const size_t parameter : missing) used[parameter] = 0;
+  for (const size_t parameter : without) used[parameter] = 0;
   group_.all_reduce(
       {reinterpret_cast<std::byte*>(used.data()), static_cast<int64_t>(used.size()), Type::i32},
       Operation::max);
-  for (const size_t parameter : missing)
+  for (const size_t parameter : without)
     if (used[parameter] != 0)
       parameters_.tensors[parameter].mutable_grad() = reducer_->gradient(parameter);
 }
@@ -222,7 +235,7 @@ void GradientSync::State::join(const std::function<void()>& loop) {
 void GradientSync::State::stand_in(int first_active) {
   sync_buffers(first_active);
   reducer_->begin_pass(0);
-  const std::vector<size_t> missing = reducer_->end_pass();
+  const std::vector<size_t> missing = reducer_->end_pass(parallel::Reducer::Unreached::zeros);
   finish_buckets();
   if (options_.unused == Unused::find) give_views(missing);
   if (!order_is_learned_) learn_order();

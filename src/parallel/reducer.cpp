@@ -73,35 +73,45 @@ void Reducer::begin_pass(int pass) {
 }
 
 void Reducer::add(size_t parameter) {
+  put(parameter);
+  added_[parameter] = true;
+  count(parameter);
+}
+
+const torch::Tensor& Reducer::view_in_pass(size_t parameter) const {
+  const int slot = schedule_.passes[static_cast<size_t>(pass_)].slot;
+  return views_[static_cast<size_t>(slot)][parameter];
+}
+
+// A gradient into its place.
+void Reducer::put(size_t parameter) {
   const torch::Tensor& gradient = parameters_.tensors[parameter].grad();
   if (gradient.is_sparse())
     throw BadInput(
         "parameter '{}' has a sparse gradient, which no bucket can hold; make its layer's "
-        "gradients "
-        "dense, as by EmbeddingOptions::sparse(false)",
+        "gradients dense, as by EmbeddingOptions::sparse(false)",
         parameters_.names[parameter]);
-  const int slot = schedule_.passes[static_cast<size_t>(pass_)].slot;
-  const torch::Tensor& view = views_[static_cast<size_t>(slot)][parameter];
-  if (gradient.data_ptr() != view.data_ptr()) {
-    torch::NoGradGuard no_grad;
-    const_cast<torch::Tensor&>(view).copy_(gradient);
-  }
-  added_[parameter] = true;
+  torch::Tensor view = view_in_pass(parameter);
+  if (gradient.data_ptr() == view.data_ptr()) return;
+  torch::NoGradGuard no_grad;
+  view.copy_(gradient);
+}
+
+void Reducer::count(size_t parameter) {
   const size_t bucket = layout_.places[parameter].bucket;
   if (++progress_[bucket].added == layout_.buckets[bucket].parameters.size()) fill(bucket);
 }
 
-std::vector<size_t> Reducer::end_pass() {
+std::vector<size_t> Reducer::end_pass(Unreached unreached) {
   std::vector<size_t> missing;
-  const int slot = schedule_.passes[static_cast<size_t>(pass_)].slot;
   for (size_t i = 0; i < added_.size(); ++i) {
     if (added_[i]) continue;
     missing.push_back(i);
-    const GradientLayout::Place& at = layout_.places[i];
-    std::memset(memory_.data.get() + slot * layout_.bytes + at.begin, 0,
-                static_cast<size_t>(at.bytes));
-    if (++progress_[at.bucket].added == layout_.buckets[at.bucket].parameters.size())
-      fill(at.bucket);
+    if (unreached == Unreached::what_it_has && parameters_.tensors[i].grad().defined())
+      put(i);
+    else
+      std::memset(view_in_pass(i).data_ptr(), 0, static_cast<size_t>(layout_.places[i].bytes));
+    count(i);
   }
   return missing;
 }

@@ -45,8 +45,13 @@ class Reducer {
   /// one.
   void add(size_t parameter);
 
-  /// Numbers of parameters that got no gradient in this pass: they count as zeros.
-  std::vector<size_t> end_pass();
+  /// What a parameter counts as that got no gradient in a pass.
+  enum class Unreached {
+    what_it_has,  ///< in `.grad`, from passes before; zeros if there is nothing
+    zeros,
+  };
+  /// Numbers of parameters that got no gradient in this pass.
+  std::vector<size_t> end_pass(Unreached unreached = Unreached::what_it_has);
 
   /// Waits until all buckets are reduced.
   void finish();
@@ -67,6 +72,9 @@ class Reducer {
   };
 
   torch::Tensor view_of(size_t parameter, int slot) const;
+  const torch::Tensor& view_in_pass(size_t parameter) const;
+  void put(size_t parameter);
+  void count(size_t parameter);
   std::byte* place(size_t bucket, int slot) const;
   void fill(size_t bucket);
   void start_full_buckets();

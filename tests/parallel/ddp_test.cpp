@@ -176,6 +176,30 @@ TEST(Ddp, FindsParametersThatAreNotUsed) {
   });
 }
 
+TEST(Ddp, KeepsWhatWasAddedUpBeforeAPassThatDoesNotReachIt) {
+  const Samples samples = samples_of(8, 2);
+  as_workers(2, [&](World everyone) {
+    Fork net = seeded(1, [] { return Fork(); });
+    DistributedDataParallel ddp(net, everyone, {.unused = Unused::find});
+    const auto weight = static_cast<float>(1 + everyone.rank());
+    Fork alone = seeded(1, [] { return Fork(); });
+    (loss_of(alone(samples.x, true), samples.y) * 1.5).backward();
+    for (int pass = 0; pass < 3; ++pass) {
+      if (pass == 2)
+        net->zero_grad();  // zeros that are views into buckets
+      else
+        for (auto& parameter : net->parameters()) parameter.mutable_grad().reset();
+      {
+        const auto scope = ddp.no_sync();
+        (loss_of(ddp.forward(samples.x, true), samples.y) * weight).backward();
+      }
+      loss_of(ddp.forward(samples.x, false), samples.y).backward();
+      EXPECT_TRUE(
+          torch::allclose(net->left->weight.grad(), alone->left->weight.grad(), 1e-5, 1e-6));
+    }
+  });
+}
+
 TEST(Ddp, NamesAParameterThatIsNotUsedOnAllWorkers) {
   const Samples samples = samples_of(8, 2);
   const auto errors = errors_of_workers(2, [&](World everyone) {
