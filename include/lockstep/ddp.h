@@ -81,6 +81,10 @@ class GradientSync {
 /// DistributedDataParallel, is refused by name; weights and buffers may be loaded at any time.
 /// Call `forward` here rather than on the model: it keeps buffers alike. Gradients are views into
 /// buckets: `optimizer.zero_grad()` may zero or drop them.
+///
+/// An error ends it for all: whatever is thrown in a backward pass or a join, also by a function or
+/// a hook of yours, on one worker, the others get as PeerLost; and each later forward or backward
+/// pass throws what was thrown first.
 template <typename Net>
 class DistributedDataParallel {
  public:

@@ -149,9 +149,11 @@ void Communicator::all_reduce(std::span<const Buffer> terms, const Shards& shard
 }
 
 Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shards& shards,
-                                       Operation operation, Cargo cargo) {
+                                       Operation operation, Cargo cargo,
+                                       std::shared_ptr<const void> owner) {
   return lane_.start([this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
-                      operation, cargo] { all_reduce_now(kept, shards, operation, cargo); });
+                      operation, cargo,
+                      held = std::move(owner)] { all_reduce_now(kept, shards, operation, cargo); });
 }
 
 void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& shards,

@@ -77,8 +77,9 @@ class Communicator {
   /// result, which is that of one rank that has all shards, to the bit. A mean is over shards.
   void all_reduce(std::span<const Buffer> terms, const Shards& shards, Operation operation,
                   Cargo cargo = {});
+  /// `owner` of the terms' memory is kept until it has ended.
   Pending all_reduce_async(std::span<const Buffer> terms, const Shards& shards, Operation operation,
-                           Cargo cargo = {});
+                           Cargo cargo = {}, std::shared_ptr<const void> owner = nullptr);
 
   void broadcast(Buffer buffer, int root, Cargo cargo = {});
   void reduce(Buffer buffer, int root, Operation operation = Operation::sum);

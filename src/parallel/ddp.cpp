@@ -1,6 +1,7 @@
 // Words: a backward pass is *under way* from its first gradient until all buckets are reduced,
 // which the autograd engine waits for before `backward()` returns. A worker that has *joined* has
-// no more batches, and stands in for itself with zeros.
+// no more batches, and stands in for itself with zeros. Whatever is thrown on the way, by us or by
+// a function of the user's, ends it all: see fail_stop.h.
 #include "lockstep/ddp.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <optional>
 
+#include "parallel/fail_stop.h"
 #include "parallel/flat_buffers.h"
 #include "parallel/gradient_hooks.h"
 #include "parallel/parameters.h"
@@ -22,6 +24,33 @@ namespace lockstep {
 using collective::Communicator;
 using collective::Shards;
 
+namespace {
+
+// The autograd engine holds this with what it calls in the end. An engine that drops it without
+// having called has met an error, which it does not tell.
+class PassUnderWay {
+ public:
+  explicit PassUnderWay(std::shared_ptr<parallel::FailStop> fail_stop)
+      : fail_stop_(std::move(fail_stop)) {}
+  PassUnderWay(const PassUnderWay&) = delete;
+  PassUnderWay& operator=(const PassUnderWay&) = delete;
+  ~PassUnderWay() {
+    if (ended_) return;
+    fail_stop_->fail(std::make_exception_ptr(
+        Error("a backward pass ended before all gradients had come, by an error that it threw "
+              "then; other workers may have gone on: end this one, or begin anew with "
+              "lockstep::init")));
+  }
+
+  void end() { ended_ = true; }
+
+ private:
+  const std::shared_ptr<parallel::FailStop> fail_stop_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
 class GradientSync::State {
  public:
   State(torch::nn::Module& model, World world, DdpOptions options);
@@ -31,11 +60,12 @@ class GradientSync::State {
   void go_on() { paused_ = false; }
   void join(const std::function<void()>& loop);
   double clip_gradient_norm(double largest);
-  StragglerReport stragglers() { return stragglers_.report(group_); }
+  StragglerReport stragglers();
 
  private:
   void make_reducer(const std::vector<size_t>& ready);
   void on_gradient(size_t parameter);
+  void take_gradient(size_t parameter);
   void begin_backward();
   void finish_backward();
   void finish_buckets();
@@ -59,6 +89,7 @@ class GradientSync::State {
   const parallel::ParameterWatch watch_;
   parallel::FlatBuffers buffers_;
   std::optional<World> hook_world_;
+  std::shared_ptr<parallel::FailStop> fail_stop_;
 
   std::unique_ptr<parallel::Reducer> reducer_;
   parallel::Stragglers stragglers_;
@@ -83,7 +114,9 @@ GradientSync::State::State(torch::nn::Module& model, World world, DdpOptions opt
       buffers_(model, group_),
       hooks_(parameters_, [this](size_t parameter) { on_gradient(parameter); }) {
   if (parameters_.size() == 0) throw BadInput("the model has no parameter that is trained");
-  if (options_.hook) hook_world_ = world_.duplicate();
+  std::vector<World> worlds = {world_};
+  if (options_.hook) worlds.push_back(hook_world_.emplace(world_.duplicate()));
+  fail_stop_ = std::make_shared<parallel::FailStop>(std::move(worlds));
   parallel::broadcast_parameters(model_, group_, 0);
   buffers_.broadcast(0);
   make_reducer(parallel::last_first(parameters_.size()));
@@ -107,13 +140,20 @@ void GradientSync::State::make_reducer(const std::vector<size_t>& ready) {
 }
 
 void GradientSync::State::before_forward() {
-  watch_.check();
-  if (paused_ || !model_.is_training()) return;
-  sync_buffers(joining_ ? first_active(Active::yes) : 0);
+  fail_stop_->run([&] {
+    watch_.check();
+    if (paused_ || !model_.is_training()) return;
+    sync_buffers(joining_ ? first_active(Active::yes) : 0);
+  });
 }
 
 void GradientSync::State::on_gradient(size_t parameter) {
-  if (paused_) return;
+  fail_stop_->run([&] {
+    if (!paused_) take_gradient(parameter);
+  });
+}
+
+void GradientSync::State::take_gradient(size_t parameter) {
   if (!under_way_) begin_backward();
   reducer_->add(parameter);
   torch::Tensor& gradient = parameters_.tensors[parameter].mutable_grad();
@@ -126,7 +166,11 @@ void GradientSync::State::begin_backward() {
   watch_.check();
   under_way_ = true;
   reducer_->begin_pass(0);
-  torch::autograd::Engine::get_default_engine().queue_callback([this] { finish_backward(); });
+  const auto pass = std::make_shared<PassUnderWay>(fail_stop_);
+  torch::autograd::Engine::get_default_engine().queue_callback([this, pass] {
+    pass->end();
+    fail_stop_->run([&] { finish_backward(); });
+  });
 }
 
 void GradientSync::State::finish_backward() {
@@ -145,13 +189,11 @@ void GradientSync::State::finish_buckets() {
 }
 
 void GradientSync::State::refuse_unused(const std::vector<size_t>& missing) {
-  const std::string why = fmt::format(
+  throw BadInput(
       "parameter '{}'{} got no gradient on rank {}: the loss does not depend on it; with "
       "DdpOptions::unused = Unused::find it may",
       parameters_.names[missing.front()],
       missing.size() == 1 ? "" : fmt::format(" and {} more", missing.size() - 1), world_.rank());
-  world_.abort(why);
-  throw BadInput("{}", why);
 }
 
 // Of parameters that this pass did not reach, those that have no gradient from one before either.
@@ -220,15 +262,23 @@ double GradientSync::State::clip_gradient_norm(double largest) {
   return norm;
 }
 
+StragglerReport GradientSync::State::stragglers() {
+  StragglerReport report;
+  fail_stop_->run([&] { report = stragglers_.report(group_); });
+  return report;
+}
+
 void GradientSync::State::join(const std::function<void()>& loop) {
-  joining_ = true;
-  passes_ = 0;
-  loop();
-  for (int first = first_active(Active::no); first < group_.world();
-       first = first_active(Active::no))
-    stand_in(first);
-  joining_ = false;
-  take_final_model();
+  fail_stop_->run([&] {
+    joining_ = true;
+    passes_ = 0;
+    loop();
+    for (int first = first_active(Active::no); first < group_.world();
+         first = first_active(Active::no))
+      stand_in(first);
+    joining_ = false;
+    take_final_model();
+  });
 }
 
 // What the others do in a forward and a backward pass.

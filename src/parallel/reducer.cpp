@@ -7,6 +7,7 @@
 
 #include "collective/fold/fold.h"
 #include "lockstep/error.h"
+#include "parallel/fail_stop.h"
 #include "parallel/tensor_buffer.h"
 
 namespace lockstep::parallel {
@@ -140,14 +141,20 @@ collective::Pending Reducer::start(size_t bucket) {
     for (size_t slot = 0; slot < shards_.terms_of(group_.rank()).size(); ++slot)
       terms.push_back({place(bucket, static_cast<int>(slot)), about.count(), about.type});
     return group_.all_reduce_async(terms, shards_, Operation::mean,
-                                   {Cargo::Kind::gradients, static_cast<int>(bucket)});
+                                   {Cargo::Kind::gradients, static_cast<int>(bucket)},
+                                   memory_.data);
   }
   GradientBucket given{.index = bucket};
   given.values = torch::from_blob(place(bucket, 0), {about.count()}, scalar_type(about.type));
   for (const size_t parameter : about.parameters) given.gradients.push_back(views_[0][parameter]);
   return hook_lane_.start([this, given]() mutable {
     torch::NoGradGuard no_grad;
-    hook_->reduce(given, *hook_world_);
+    try {
+      hook_->reduce(given, *hook_world_);
+    } catch (...) {  // the others' hooks may be waiting for this one
+      hook_world_->abort(text_of(std::current_exception()));
+      throw;
+    }
   });
 }
 
