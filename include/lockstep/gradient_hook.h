@@ -17,7 +17,8 @@ struct GradientBucket {
   std::vector<torch::Tensor> gradients;  ///< the same memory, in the parameters' shapes
 };
 
-/// Replaces the all-reduce of gradients, to send less than all of them.
+/// Replaces the all-reduce of gradients, to send less than all of them. A hook belongs to one
+/// DistributedDataParallel, which calls it from a thread of its own; a second one throws BadInput.
 ///
 ///     struct Signs : lockstep::GradientHook {
 ///       void reduce(GradientBucket& bucket, World& world) override {
@@ -33,6 +34,10 @@ class GradientHook {
   /// one bucket at a time, in the same order on all workers, from a thread of its own; `world` is
   /// for hooks alone.
   virtual void reduce(GradientBucket& bucket, World& world) = 0;
+
+ private:
+  friend class GradientSync;
+  bool taken_ = false;
 };
 
 /// Sends gradients as f16 or bf16: half the bytes.

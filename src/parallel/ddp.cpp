@@ -63,6 +63,7 @@ class GradientSync::State {
   StragglerReport stragglers();
 
  private:
+  void take_hook();
   void make_reducer(const std::vector<size_t>& ready);
   void on_gradient(size_t parameter);
   void take_gradient(size_t parameter);
@@ -114,12 +115,22 @@ GradientSync::State::State(torch::nn::Module& model, World world, DdpOptions opt
       buffers_(model, group_),
       hooks_(parameters_, [this](size_t parameter) { on_gradient(parameter); }) {
   if (parameters_.size() == 0) throw BadInput("the model has no parameter that is trained");
+  take_hook();
   std::vector<World> worlds = {world_};
   if (options_.hook) worlds.push_back(hook_world_.emplace(world_.duplicate()));
   fail_stop_ = std::make_shared<parallel::FailStop>(std::move(worlds));
   parallel::broadcast_parameters(model_, group_, 0);
   buffers_.broadcast(0);
   make_reducer(parallel::last_first(parameters_.size()));
+}
+
+// A hook remembers buckets and what it left out of them: two may not share it.
+void GradientSync::State::take_hook() {
+  if (!options_.hook) return;
+  if (options_.hook->taken_)
+    throw BadInput(
+        "DdpOptions::hook is in another DistributedDataParallel already; give each one of its own");
+  options_.hook->taken_ = true;
 }
 
 void GradientSync::State::make_reducer(const std::vector<size_t>& ready) {

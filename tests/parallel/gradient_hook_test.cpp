@@ -48,6 +48,17 @@ TEST(GradientHook, OfHalfPrecisionGivesTheMeanRounded) {
   });
 }
 
+TEST(GradientHook, BelongsToOneDdp) {
+  as_workers(2, [](World everyone) {
+    auto hook = std::shared_ptr<GradientHook>(compress_to_f16());
+    torch::nn::Linear one(4, 4), other(4, 4);
+    DistributedDataParallel ddp(one, everyone, {.hook = hook});
+    expect_bad_input([&] { DistributedDataParallel second(other, everyone, {.hook = hook}); },
+                     {"hook", "one of its own"});
+    ddp.forward(torch::ones({2, 4})).sum().backward();
+  });
+}
+
 TEST(GradientHook, SavesBytesThatTheWorldCounts) {
   as_workers(2, [](World everyone) {
     int64_t sent[2] = {};
