@@ -140,7 +140,12 @@ collective::Pending Reducer::start(size_t bucket) {
     std::vector<Buffer> terms;
     for (size_t slot = 0; slot < shards_.terms_of(group_.rank()).size(); ++slot)
       terms.push_back({place(bucket, static_cast<int>(slot)), about.count(), about.type});
-    return group_.all_reduce_async(terms, shards_, Operation::mean,
+    // A sum of halves overflows where their mean does not.
+    const bool divide_first = about.type == Type::f16;
+    if (divide_first)
+      for (const Buffer& term : terms)
+        collective::divider(term.type)(term.data, term.bytes(), shards_.count());
+    return group_.all_reduce_async(terms, shards_, divide_first ? Operation::sum : Operation::mean,
                                    {Cargo::Kind::gradients, static_cast<int>(bucket)},
                                    memory_.data);
   }

@@ -284,6 +284,20 @@ TEST(Ddp, KeepsBuffersAlikeOrLetsThemBe) {
     });
 }
 
+TEST(Ddp, TakesMeansOfHalvesWhoseSumOverflows) {
+  struct Half : torch::nn::Module {
+    Half() { weight = register_parameter("weight", torch::ones({16}, torch::kHalf)); }
+    torch::Tensor forward(float gradient) { return (weight.to(torch::kFloat) * gradient).sum(); }
+    torch::Tensor weight;
+  };
+  as_workers(2, [&](World everyone) {
+    auto net = std::make_shared<Half>();
+    DistributedDataParallel ddp(net, everyone);
+    ddp.forward(everyone.rank() == 0 ? 40000.0F : 60000.0F).backward();
+    EXPECT_TRUE(torch::equal(net->weight.grad(), torch::full({16}, 50000.0F).to(torch::kHalf)));
+  });
+}
+
 TEST(Ddp, SaysWhoMadeTheOthersWait) {
   const Samples samples = samples_of(8, 2);
   as_workers(2, [&](World everyone) {

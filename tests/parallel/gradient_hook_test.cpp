@@ -48,6 +48,16 @@ TEST(GradientHook, OfHalfPrecisionGivesTheMeanRounded) {
   });
 }
 
+TEST(GradientHook, OfHalfPrecisionTakesMeansOfWhatOverflowsAsASum) {
+  as_workers(2, [](World everyone) {
+    const auto large = [](int rank) {
+      return torch::full({10, 12}, rank == 0 ? 40000.0F : 60000.0F);
+    };
+    const torch::Tensor got = train_step(everyone, compress_to_f16(), large);
+    EXPECT_TRUE(torch::allclose(got, torch::full({10, 12}, 50000.0F), 1e-3));
+  });
+}
+
 TEST(GradientHook, BelongsToOneDdp) {
   as_workers(2, [](World everyone) {
     auto hook = std::shared_ptr<GradientHook>(compress_to_f16());
