@@ -15,6 +15,9 @@ struct GradientBucket {
   size_t index = 0;
   torch::Tensor values;                  ///< all of it, one-dimensional
   std::vector<torch::Tensor> gradients;  ///< the same memory, in the parameters' shapes
+  /// Whose gradients they are: numbers of trained parameters, in the model's order. They stay when
+  /// buckets are cut anew after the first step, so keep by them what outlives a step.
+  std::vector<size_t> parameters;
 };
 
 /// Replaces the all-reduce of gradients, to send less than all of them. A hook belongs to one
@@ -48,7 +51,7 @@ std::unique_ptr<GradientHook> compress_to_bf16();
 /// this rank; what is lost is added to the next step's gradients (error feedback). Vectors, and
 /// matrices that would not shrink, go as they are.
 struct PowerSgdOptions {
-  int64_t rank = 2;
+  int64_t rank = 2;   ///< 1 to 65536
   uint64_t seed = 1;  ///< of the first thin matrices: the same on all workers
 };
 std::unique_ptr<GradientHook> power_sgd(const PowerSgdOptions& options = {});

@@ -152,6 +152,7 @@ collective::Pending Reducer::start(size_t bucket) {
   GradientBucket given{.index = bucket};
   given.values = torch::from_blob(place(bucket, 0), {about.count()}, scalar_type(about.type));
   for (const size_t parameter : about.parameters) given.gradients.push_back(views_[0][parameter]);
+  given.parameters = about.parameters;
   return hook_lane_.start([this, given]() mutable {
     torch::NoGradGuard no_grad;
     try {
