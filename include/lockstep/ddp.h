@@ -104,7 +104,7 @@ class DistributedDataParallel {
 
   /// As long as the scope lives, backward passes only add up gradients on this worker; the first
   /// one after it takes the mean of the sums. Forward passes inside it belong to the same
-  /// accumulation.
+  /// accumulation. Scopes may nest.
   ///
   ///     { auto scope = ddp.no_sync(); for (...) loss(i).backward(); }
   ///     loss(n).backward();

@@ -56,8 +56,8 @@ class GradientSync::State {
   State(torch::nn::Module& model, World world, DdpOptions options);
 
   void before_forward();
-  void pause() { paused_ = true; }
-  void go_on() { paused_ = false; }
+  void pause() { ++pauses_; }
+  void go_on() { --pauses_; }
   void join(const std::function<void()>& loop);
   double clip_gradient_norm(double largest);
   StragglerReport stragglers();
@@ -94,7 +94,7 @@ class GradientSync::State {
 
   std::unique_ptr<parallel::Reducer> reducer_;
   parallel::Stragglers stragglers_;
-  bool paused_ = false;
+  int pauses_ = 0;  ///< scopes of no_sync
   bool under_way_ = false;
   bool joining_ = false;
   bool order_is_learned_ = false;
@@ -153,14 +153,14 @@ void GradientSync::State::make_reducer(const std::vector<size_t>& ready) {
 void GradientSync::State::before_forward() {
   fail_stop_->run([&] {
     watch_.check();
-    if (paused_ || !model_.is_training()) return;
+    if (pauses_ > 0 || !model_.is_training()) return;
     sync_buffers(joining_ ? first_active(Active::yes) : 0);
   });
 }
 
 void GradientSync::State::on_gradient(size_t parameter) {
   fail_stop_->run([&] {
-    if (!paused_) take_gradient(parameter);
+    if (pauses_ == 0) take_gradient(parameter);
   });
 }
 

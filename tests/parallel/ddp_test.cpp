@@ -145,6 +145,22 @@ TEST(Ddp, AddsUpGradientsWhileItIsTold) {
   });
 }
 
+TEST(Ddp, StaysPausedUntilTheOutermostScopeEnds) {
+  as_workers(2, [&](World everyone) {
+    const Samples mine = samples_of(16, 5).part(everyone.rank(), 2);
+    Net net = net_of(1);
+    DistributedDataParallel ddp(net, everyone);
+    Net alone = net_of(1);
+    {
+      const auto outer = ddp.no_sync();
+      { const auto inner = ddp.no_sync(); }
+      loss_of(ddp.forward(mine.x), mine.y).backward();
+      loss_of(alone(mine.x), mine.y).backward();
+      EXPECT_TRUE(torch::equal(net->first->weight.grad(), alone->first->weight.grad()));
+    }
+  });
+}
+
 struct ForkImpl : torch::nn::Module {
   ForkImpl() {
     register_module("left", left);
