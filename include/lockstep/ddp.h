@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/error.h"
 #include "lockstep/gradient_hook.h"
 #include "lockstep/world.h"
 
@@ -89,10 +90,11 @@ template <typename Net>
 class DistributedDataParallel {
  public:
   DistributedDataParallel(std::shared_ptr<Net> model, World world, DdpOptions options = {})
-      : model_(std::move(model)), sync_(*model_, std::move(world), std::move(options)) {}
+      : model_(std::move(model)), sync_(existing(model_), std::move(world), std::move(options)) {}
   DistributedDataParallel(const torch::nn::ModuleHolder<Net>& model, World world,
                           DdpOptions options = {})
-      : DistributedDataParallel(model.ptr(), std::move(world), std::move(options)) {}
+      : DistributedDataParallel(model.is_empty() ? nullptr : model.ptr(), std::move(world),
+                                std::move(options)) {}
 
   template <typename... Inputs>
   auto forward(Inputs&&... inputs) {
@@ -131,6 +133,12 @@ class DistributedDataParallel {
   StragglerReport stragglers() { return sync_.stragglers(); }
 
  private:
+  static Net& existing(const std::shared_ptr<Net>& model) {
+    if (!model)
+      throw BadInput("DistributedDataParallel got no model: a null pointer or an empty holder");
+    return *model;
+  }
+
   std::shared_ptr<Net> model_;
   GradientSync sync_;
 };

@@ -119,6 +119,16 @@ TEST(DdpModel, MayUseAParameterUnderTwoNames) {
   });
 }
 
+TEST(DdpModel, ThatIsNullIsRefused) {
+  as_workers(1, [](World everyone) {
+    expect_bad_input(
+        [&] { DistributedDataParallel ddp(std::shared_ptr<torch::nn::LinearImpl>(), everyone); },
+        {"no model"});
+    torch::nn::Linear empty{nullptr};
+    expect_bad_input([&] { DistributedDataParallel ddp(empty, everyone); }, {"no model"});
+  });
+}
+
 TEST(DdpModel, WithAComplexParameterIsRefusedByName) {
   as_workers(2, [](World everyone) {
     auto net = std::make_shared<WithParameter>(torch::zeros({2}, torch::kComplexFloat));
