@@ -200,11 +200,17 @@ void GradientSync::State::finish_buckets() {
 }
 
 void GradientSync::State::refuse_unused(const std::vector<size_t>& missing) {
+  constexpr size_t kMostNames = 5;
+  const size_t named = std::min(missing.size(), kMostNames);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < named; ++i)
+    names.push_back(fmt::format("'{}'", parameters_.names[missing[i]]));
   throw BadInput(
-      "parameter '{}'{} got no gradient on rank {}: the loss does not depend on it; with "
-      "DdpOptions::unused = Unused::find it may",
-      parameters_.names[missing.front()],
-      missing.size() == 1 ? "" : fmt::format(" and {} more", missing.size() - 1), world_.rank());
+      "parameter{} {}{} got no gradient on rank {}: the loss does not depend on {}; "
+      "DdpOptions::unused = Unused::find allows that",
+      missing.size() == 1 ? "" : "s", fmt::join(names, ", "),
+      missing.size() == named ? "" : fmt::format(" and {} more", missing.size() - named),
+      world_.rank(), missing.size() == 1 ? "it" : "them");
 }
 
 // Of parameters that this pass did not reach, those that have no gradient from one before either.
