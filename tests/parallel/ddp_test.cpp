@@ -24,11 +24,16 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// LibTorch has one random generator for all threads.
+// LibTorch has one random generator for all threads. (A mutex inside the template below would be
+// one for each type of `make`.)
+std::mutex& generator_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 template <typename Make>
 auto seeded(uint64_t seed, const Make& make) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(generator_mutex());
   torch::manual_seed(seed);
   return make();
 }
