@@ -10,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/error.h"
 #include "lockstep/gradient_hook.h"
 #include "lockstep/world.h"
 
 namespace lockstep {
 
-/// What to do with parameters that a backward pass does not reach.
+/// What to do with parameters that a backward pass does not reach: name them in an error, or take
+/// the mean of what they have from passes before.
 enum class Unused { forbid, find };
 /// What to do with buffers (BatchNorm's running statistics, say) before each forward pass.
 enum class Buffers { broadcast, keep };
@@ -76,16 +78,23 @@ class GradientSync {
 ///
 /// All workers begin with rank 0's parameters and buffers, and must have the same model: Mismatch
 /// names the first difference. Every worker does the same number of backward passes; see `join`.
+/// The model stays as it was: a parameter that is unfrozen or of another type later, or in a second
+/// DistributedDataParallel, is refused by name; weights and buffers may be loaded at any time.
 /// Call `forward` here rather than on the model: it keeps buffers alike. Gradients are views into
 /// buckets: `optimizer.zero_grad()` may zero or drop them.
+///
+/// An error ends it for all: whatever is thrown in a backward pass or a join, also by a function or
+/// a hook of yours, on one worker, the others get as PeerLost; and each later forward or backward
+/// pass throws what was thrown first.
 template <typename Net>
 class DistributedDataParallel {
  public:
   DistributedDataParallel(std::shared_ptr<Net> model, World world, DdpOptions options = {})
-      : model_(std::move(model)), sync_(*model_, std::move(world), std::move(options)) {}
+      : model_(std::move(model)), sync_(existing(model_), std::move(world), std::move(options)) {}
   DistributedDataParallel(const torch::nn::ModuleHolder<Net>& model, World world,
                           DdpOptions options = {})
-      : DistributedDataParallel(model.ptr(), std::move(world), std::move(options)) {}
+      : DistributedDataParallel(model.is_empty() ? nullptr : model.ptr(), std::move(world),
+                                std::move(options)) {}
 
   template <typename... Inputs>
   auto forward(Inputs&&... inputs) {
@@ -97,7 +106,7 @@ class DistributedDataParallel {
 
   /// As long as the scope lives, backward passes only add up gradients on this worker; the first
   /// one after it takes the mean of the sums. Forward passes inside it belong to the same
-  /// accumulation.
+  /// accumulation. Scopes may nest.
   ///
   ///     { auto scope = ddp.no_sync(); for (...) loss(i).backward(); }
   ///     loss(n).backward();
@@ -124,6 +133,12 @@ class DistributedDataParallel {
   StragglerReport stragglers() { return sync_.stragglers(); }
 
  private:
+  static Net& existing(const std::shared_ptr<Net>& model) {
+    if (!model)
+      throw BadInput("DistributedDataParallel got no model: a null pointer or an empty holder");
+    return *model;
+  }
+
   std::shared_ptr<Net> model_;
   GradientSync sync_;
 };

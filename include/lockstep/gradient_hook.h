@@ -15,9 +15,13 @@ struct GradientBucket {
   size_t index = 0;
   torch::Tensor values;                  ///< all of it, one-dimensional
   std::vector<torch::Tensor> gradients;  ///< the same memory, in the parameters' shapes
+  /// Whose gradients they are: numbers of trained parameters, in the model's order. They stay when
+  /// buckets are cut anew after the first step, so keep by them what outlives a step.
+  std::vector<size_t> parameters;
 };
 
-/// Replaces the all-reduce of gradients, to send less than all of them.
+/// Replaces the all-reduce of gradients, to send less than all of them. A hook belongs to one
+/// DistributedDataParallel, which calls it from a thread of its own; a second one throws BadInput.
 ///
 ///     struct Signs : lockstep::GradientHook {
 ///       void reduce(GradientBucket& bucket, World& world) override {
@@ -33,6 +37,10 @@ class GradientHook {
   /// one bucket at a time, in the same order on all workers, from a thread of its own; `world` is
   /// for hooks alone.
   virtual void reduce(GradientBucket& bucket, World& world) = 0;
+
+ private:
+  friend class GradientSync;
+  bool taken_ = false;
 };
 
 /// Sends gradients as f16 or bf16: half the bytes.
@@ -43,7 +51,7 @@ std::unique_ptr<GradientHook> compress_to_bf16();
 /// this rank; what is lost is added to the next step's gradients (error feedback). Vectors, and
 /// matrices that would not shrink, go as they are.
 struct PowerSgdOptions {
-  int64_t rank = 2;
+  int64_t rank = 2;   ///< 1 to 65536
   uint64_t seed = 1;  ///< of the first thin matrices: the same on all workers
 };
 std::unique_ptr<GradientHook> power_sgd(const PowerSgdOptions& options = {});

@@ -34,7 +34,7 @@ struct SamplerOptions {
 ///     }
 ///
 /// A handle: a loader's copy and this one are the same sampler. Who never calls `set_epoch` sees
-/// the same order in every epoch, and a warning on stderr.
+/// the same order in every epoch, and on rank 0 a warning on stderr.
 class DistributedSampler : public torch::data::samplers::Sampler<> {
  public:
   DistributedSampler(size_t samples, const World& world, const SamplerOptions& options = {});

@@ -11,7 +11,7 @@ namespace lockstep::nn {
 /// BatchNorm whose statistics are those of all workers' batches together: with as many samples on
 /// each of n workers it does what BatchNorm does on one batch n times as large, forwards and
 /// backwards. Takes N x C x ..., names its parameters as BatchNorm does. Every forward and backward
-/// pass in training is a collective.
+/// pass in training is a collective. Workers may have no samples; if none has any, statistics stay.
 ///
 ///     lockstep::nn::SyncBatchNorm norm(64, world);
 class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl> {

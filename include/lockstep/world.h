@@ -55,6 +55,15 @@ class World {
   /// Every worker gives a text and gets everyone's, by rank.
   std::vector<std::string> gather(const std::string& text);
 
+  /// How many bytes this worker has sent so far in collectives, those of duplicates (and so of
+  /// gradient hooks) included: what a hook saves is seen in the difference between two steps. Bytes
+  /// of numbers alone, without the transport's headers.
+  ///
+  ///     const int64_t before = world.bytes_sent();
+  ///     loss.backward();
+  ///     fmt::print("{} bytes of gradients\n", world.bytes_sent() - before);
+  int64_t bytes_sent() const;
+
   /// A world of the same workers whose collectives are in no order with this one's: for a thread of
   /// its own. Collective.
   World duplicate();

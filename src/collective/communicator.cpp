@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -73,7 +74,7 @@ void Communicator::choose(std::function<Algorithm(int64_t)> choice) {
 }
 
 int64_t Communicator::bytes_sent() const {
-  return std::accumulate(bytes_sent_.begin(), bytes_sent_.end(), int64_t{0});
+  return std::accumulate(sent_->begin(), sent_->end(), int64_t{0});
 }
 
 std::string Communicator::what_is_under_way() const {
@@ -90,14 +91,26 @@ void Communicator::tell_stall(const std::vector<int>& late) const {
 }
 
 void Communicator::abort(const std::string& why) noexcept {
-  gave_up_ = true;
+  {
+    const std::lock_guard lock(gave_up_mutex_);
+    try {
+      if (!gave_up_) gave_up_ = why;
+    } catch (const std::bad_alloc&) {
+      gave_up_.emplace();
+    }
+  }
   transport_->abort(why);
+}
+
+void Communicator::throw_if_given_up() {
+  const std::lock_guard lock(gave_up_mutex_);
+  if (gave_up_) throw Error(fmt::format("rank {} gave up before: {}", rank(), *gave_up_));
 }
 
 template <typename Action>
 void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
   if (broken_) std::rethrow_exception(broken_);
-  if (gave_up_) throw Error(fmt::format("rank {} gave up before", rank()));
+  throw_if_given_up();
   call_ = call;
   cargo_ = cargo;
   try {
@@ -136,9 +149,11 @@ void Communicator::all_reduce(std::span<const Buffer> terms, const Shards& shard
 }
 
 Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shards& shards,
-                                       Operation operation, Cargo cargo) {
+                                       Operation operation, Cargo cargo,
+                                       std::shared_ptr<const void> owner) {
   return lane_.start([this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
-                      operation, cargo] { all_reduce_now(kept, shards, operation, cargo); });
+                      operation, cargo,
+                      held = std::move(owner)] { all_reduce_now(kept, shards, operation, cargo); });
 }
 
 void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& shards,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -76,8 +77,9 @@ class Communicator {
   /// result, which is that of one rank that has all shards, to the bit. A mean is over shards.
   void all_reduce(std::span<const Buffer> terms, const Shards& shards, Operation operation,
                   Cargo cargo = {});
+  /// `owner` of the terms' memory is kept until it has ended.
   Pending all_reduce_async(std::span<const Buffer> terms, const Shards& shards, Operation operation,
-                           Cargo cargo = {});
+                           Cargo cargo = {}, std::shared_ptr<const void> owner = nullptr);
 
   void broadcast(Buffer buffer, int root, Cargo cargo = {});
   void reduce(Buffer buffer, int root, Operation operation = Operation::sum);
@@ -95,12 +97,13 @@ class Communicator {
   /// Collective: groups of the ranks with the same `color`, ordered by (`key`, rank).
   std::unique_ptr<Communicator> split(int color, int key);
 
-  /// Bytes that plans made this rank send so far.
-  int64_t bytes_sent(Cargo::Kind kind) const { return bytes_sent_[static_cast<size_t>(kind)]; }
+  /// Bytes that plans made this rank send so far, in this group, those split off from it and the
+  /// one it was split off from.
+  int64_t bytes_sent(Cargo::Kind kind) const { return (*sent_)[static_cast<size_t>(kind)]; }
   int64_t bytes_sent() const;
 
-  /// Makes everyone's collectives throw PeerLost with this reason, and this rank's an Error. From
-  /// any thread.
+  /// Makes everyone's collectives throw PeerLost with this reason, and this rank's an Error with
+  /// the first one given. From any thread.
   void abort(const std::string& why) noexcept;
 
  private:
@@ -118,16 +121,21 @@ class Communicator {
   /// Runs `action`; what it throws is told to all other ranks, and thrown again ever after.
   template <typename Action>
   void guard(const Call& call, Cargo cargo, const Action& action);
+  void throw_if_given_up();
   std::string what_is_under_way() const;
   void tell_stall(const std::vector<int>& late) const;
-  void count(int64_t bytes) { bytes_sent_[static_cast<size_t>(cargo_.kind)] += bytes; }
+  void count(int64_t bytes) { (*sent_)[static_cast<size_t>(cargo_.kind)] += bytes; }
 
   const std::unique_ptr<transport::Transport> transport_;
   CommunicatorOptions options_;
   const Shards one_each_;  ///< a shard a rank
   const bool in_two_levels_;
-  std::array<std::atomic<int64_t>, 3> bytes_sent_ = {};  ///< by kind of cargo
-  std::atomic<bool> gave_up_ = false;
+  using BytesByKind = std::array<std::atomic<int64_t>, 3>;
+  std::shared_ptr<BytesByKind> sent_ = std::make_shared<BytesByKind>();  ///< with groups split off
+
+  std::mutex gave_up_mutex_;
+  // Guarded by gave_up_mutex_.
+  std::optional<std::string> gave_up_;  ///< why
 
   // Of whoever is in the lane.
   uint64_t sequence_ = 0;

@@ -69,7 +69,9 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   for (const auto& [_, member] : members) ranks.push_back(member);
   Reunion everyone(*this);
   transport::GroupRendezvous group(everyone, ranks);
-  return std::make_unique<Communicator>(transport_->connect_again(group), options_);
+  auto part = std::make_unique<Communicator>(transport_->connect_again(group), options_);
+  part->sent_ = sent_;
+  return part;
 }
 
 }  // namespace lockstep::collective

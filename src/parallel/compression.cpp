@@ -21,8 +21,9 @@ class Narrow : public GradientHook {
       narrow = torch::from_blob(
           memory.data.get(), {count}, [memory](void*) {}, parallel::scalar_type(type_));
     }
-    narrow.copy_(bucket.values);
-    world.all_reduce(narrow, Operation::mean);
+    // Divided before it is narrow: a sum of halves overflows where their mean does not.
+    narrow.copy_(bucket.values.div_(world.size()));
+    world.all_reduce(narrow, Operation::sum);
     bucket.values.copy_(narrow);
   }
 

@@ -2,31 +2,36 @@
 
 #include <torch/nn/module.h>
 
+#include <string>
 #include <vector>
 
 #include "collective/communicator.h"
 
 namespace lockstep::parallel {
 
-/// A model's buffers in one piece of memory for each of their types, so that all of a type travel
-/// as one message. The model goes on using them: each becomes a view.
+/// Sends a model's buffers, of whatever types, as one message. They stay where they are, and may be
+/// loaded anew or share memory: their bytes are copied into one piece of memory and out of it.
 class FlatBuffers {
  public:
-  FlatBuffers(torch::nn::Module& model, collective::Communicator& group);
+  /// Throws BadInput, naming it, for a buffer that is not on the CPU, or whose elements share
+  /// memory with each other.
+  FlatBuffers(const torch::nn::Module& model, collective::Communicator& group);
 
-  /// All ranks get `root`'s.
+  /// All ranks get `root`'s. Throws BadInput, naming it, for a buffer whose size or type is another
+  /// now.
   void broadcast(int root);
 
-  bool empty() const { return pieces_.empty(); }
-
  private:
-  struct Piece {
-    transport::Memory memory;
-    collective::Buffer all;
+  struct Item {
+    std::string name;
+    torch::Tensor buffer;  ///< the model's
+    torch::Tensor place;   ///< in `all_`
   };
 
   collective::Communicator& group_;
-  std::vector<Piece> pieces_;
+  std::vector<Item> items_;
+  transport::Memory memory_;
+  collective::Buffer all_;
 };
 
 }  // namespace lockstep::parallel

@@ -1,28 +1,58 @@
 #include "parallel/gradient_hooks.h"
 
 #include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <utility>
 
-namespace lockstep::parallel {
+#include "lockstep/error.h"
 
-GradientHooks::GradientHooks(const std::vector<torch::Tensor>& parameters,
-                             std::function<void(size_t)> on_gradient) {
-  using torch::autograd::variable_list;
-  const auto shared = std::make_shared<std::function<void(size_t)>>(std::move(on_gradient));
+namespace lockstep::parallel {
+namespace {
+
+using OnGradient = std::function<void(size_t parameter)>;
+
+class CallBack : public torch::autograd::FunctionPostHook {
+ public:
+  CallBack(std::shared_ptr<OnGradient> on_gradient, size_t parameter)
+      : on_gradient_(std::move(on_gradient)), parameter_(parameter) {}
+
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& outputs,
+      const torch::autograd::variable_list& /*inputs*/) override {
+    (*on_gradient_)(parameter_);
+    return outputs;
+  }
+
+ private:
+  const std::shared_ptr<OnGradient> on_gradient_;
+  const size_t parameter_;
+};
+
+bool calls_back(const torch::autograd::Node& accumulator) {
+  const auto& hooks = accumulator.post_hooks();
+  return std::any_of(hooks.begin(), hooks.end(), [](const auto& hook) {
+    return dynamic_cast<const CallBack*>(hook.get()) != nullptr;
+  });
+}
+
+}  // namespace
+
+GradientHooks::GradientHooks(const Parameters& parameters, OnGradient on_gradient) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     // A parameter only refers to its accumulator weakly: whoever hooks it keeps it.
-    auto accumulator = torch::autograd::impl::grad_accumulator(parameters[i]);
-    auto hook = std::make_unique<torch::autograd::utils::LambdaPostHook>(
-        [shared, i](const variable_list& outputs, const variable_list& /*inputs*/) {
-          (*shared)(i);
-          return outputs;
-        });
-    const uintptr_t key = accumulator->add_post_hook(std::move(hook));
-    hooks_.push_back({std::move(accumulator), key});
+    hooks_.push_back({torch::autograd::impl::grad_accumulator(parameters.tensors[i]), 0});
+    if (calls_back(*hooks_.back().accumulator))
+      throw BadInput(
+          "parameter '{}' is in another DistributedDataParallel, which adds up its gradients "
+          "already; let that one go first",
+          parameters.names[i]);
   }
+  const auto shared = std::make_shared<OnGradient>(std::move(on_gradient));
+  for (size_t i = 0; i < hooks_.size(); ++i)
+    hooks_[i].key = hooks_[i].accumulator->add_post_hook(std::make_unique<CallBack>(shared, i));
 }
 
 GradientHooks::~GradientHooks() {

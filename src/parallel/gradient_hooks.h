@@ -1,11 +1,11 @@
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
+
+#include "parallel/parameters.h"
 
 namespace torch::autograd {
 struct Node;
@@ -17,8 +17,8 @@ namespace lockstep::parallel {
 /// the thread that computed it. As long as this lives.
 class GradientHooks {
  public:
-  GradientHooks(const std::vector<torch::Tensor>& parameters,
-                std::function<void(size_t parameter)> on_gradient);
+  /// Throws BadInput, naming it, for a parameter that another one of these has hooked.
+  GradientHooks(const Parameters& parameters, std::function<void(size_t parameter)> on_gradient);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;

@@ -1,10 +1,12 @@
 // PowerSGD. Words: a gradient of n x m (its first dimension by all others) is approximated by P
 // Q^T, with P of n x r and Q of m x r. One step of subspace iteration a training step: P = M Q,
-// summed over workers and orthogonalised; Q = M^T P, summed. Q is kept for the next step. M
-// includes the `error`, what the step before left out, on this worker.
+// the mean over workers, orthogonalised; Q = M^T P, the mean. Q is kept for the next step. M
+// includes the `error`, what the step before left out, on this worker. Both are kept by parameter:
+// buckets are cut anew after the first step. Halves are computed with as floats.
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "lockstep/gradient_hook.h"
@@ -12,10 +14,20 @@
 namespace lockstep {
 namespace {
 
+constexpr int64_t kHighestRank = 65536;
+
 struct Matrix {
   torch::Tensor error;  ///< as the gradient, n x m
   torch::Tensor q;
 };
+
+torch::ScalarType type_to_compute_with(const torch::Tensor& gradient) {
+  return gradient.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+}
+
+bool is_finite(const torch::Tensor& values) {
+  return std::isfinite(values.sum().item<double>());
+}
 
 // Gram-Schmidt, column by column: for a few columns nothing is cheaper.
 void orthogonalise(torch::Tensor& p) {
@@ -32,20 +44,26 @@ void orthogonalise(torch::Tensor& p) {
 class PowerSgd : public GradientHook {
  public:
   explicit PowerSgd(const PowerSgdOptions& options) : options_(options) {
-    if (options.rank < 1) throw BadInput("PowerSGD of rank {}: expected at least 1", options.rank);
+    if (options.rank < 1 || options.rank > kHighestRank)
+      throw BadInput("PowerSGD of rank {}: expected 1 to {}", options.rank, kHighestRank);
   }
 
   void reduce(GradientBucket& bucket, World& world) override {
-    std::vector<torch::Tensor> vectors, matrices;
-    for (const torch::Tensor& gradient : bucket.gradients)
-      (shrinks(gradient) ? matrices : vectors).push_back(gradient);
+    std::vector<torch::Tensor> vectors;
+    std::vector<size_t> matrices;
+    for (size_t i = 0; i < bucket.gradients.size(); ++i) {
+      if (shrinks(bucket.gradients[i]))
+        matrices.push_back(i);
+      else
+        vectors.push_back(bucket.gradients[i]);
+    }
     send_whole(vectors, world);
-    send_thin(bucket.index, matrices, world);
+    send_thin(bucket, matrices, world);
   }
 
  private:
   bool shrinks(const torch::Tensor& gradient) const {
-    if (gradient.dim() < 2) return false;
+    if (gradient.dim() < 2 || gradient.numel() == 0) return false;
     const int64_t n = gradient.size(0);
     const int64_t m = gradient.numel() / n;
     return (n + m) * options_.rank < n * m;
@@ -59,45 +77,46 @@ class PowerSgd : public GradientHook {
   }
 
   // All P of a bucket travel as one message, and all Q.
-  void send_thin(size_t bucket, std::vector<torch::Tensor>& gradients, World& world) {
-    if (gradients.empty()) return;
-    std::vector<Matrix>& matrices = matrices_[bucket];
-    if (!fit(matrices, gradients)) matrices = first_matrices(gradients, bucket);
+  void send_thin(GradientBucket& bucket, const std::vector<size_t>& chosen, World& world) {
+    if (chosen.empty()) return;
+    std::vector<Matrix*> matrices;
     std::vector<torch::Tensor> m, p, q;
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      m.push_back(gradients[i].reshape({gradients[i].size(0), -1}) + matrices[i].error);
-      p.push_back(m[i].matmul(matrices[i].q));
+    for (const size_t i : chosen) {
+      const torch::Tensor& gradient = bucket.gradients[i];
+      Matrix& matrix = matrix_of(bucket.parameters[i], gradient);
+      matrices.push_back(&matrix);
+      m.push_back(gradient.reshape({gradient.size(0), -1}) + matrix.error);
+      p.push_back(m.back().matmul(matrix.q));
     }
     average(p, world);
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      orthogonalise(p[i]);
-      q.push_back(m[i].t().matmul(p[i]));
+    for (size_t k = 0; k < chosen.size(); ++k) {
+      orthogonalise(p[k]);
+      q.push_back(m[k].t().matmul(p[k]));
     }
     average(q, world);
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      const torch::Tensor approximation = p[i].matmul(q[i].t());
-      matrices[i].error = m[i] - approximation;
-      matrices[i].q = q[i];
-      gradients[i].copy_(approximation.view(gradients[i].sizes()));
+    for (size_t k = 0; k < chosen.size(); ++k) {
+      const torch::Tensor approximation = p[k].matmul(q[k].t());
+      torch::Tensor& gradient = bucket.gradients[chosen[k]];
+      gradient.copy_(approximation.view(gradient.sizes()));
+      keep(*matrices[k], m[k] - approximation, q[k], bucket.parameters[chosen[k]]);
     }
   }
 
-  // Buckets are cut anew after the first step.
-  static bool fit(const std::vector<Matrix>& matrices,
-                  const std::vector<torch::Tensor>& gradients) {
-    return std::equal(matrices.begin(), matrices.end(), gradients.begin(), gradients.end(),
-                      [](const Matrix& matrix, const torch::Tensor& gradient) {
-                        return matrix.error.size(0) == gradient.size(0) &&
-                               matrix.error.numel() == gradient.numel();
-                      });
+  // What is not a number now would make all later steps so. Q is the same on all workers, and so
+  // is whether it is kept; an error is a worker's own.
+  void keep(Matrix& matrix, const torch::Tensor& error, const torch::Tensor& q,
+            size_t parameter) const {
+    matrix.error = is_finite(error) ? error : torch::zeros_like(error);
+    matrix.q = is_finite(q) ? q.clone() : first_q(parameter, q.size(0), q.scalar_type());
   }
 
-  // One message, after which each part is a view of the mean.
+  // The mean over workers, as one message, after which each part is a view of it.
   static void average(std::vector<torch::Tensor>& parts, World& world) {
     std::vector<torch::Tensor> flat;
     for (const torch::Tensor& part : parts) flat.push_back(part.reshape({-1}));
     torch::Tensor all = torch::cat(flat);
-    world.all_reduce(all, Operation::mean);
+    all.div_(world.size());  // first: a sum of halves overflows where their mean does not
+    world.all_reduce(all, Operation::sum);
     int64_t begin = 0;
     for (torch::Tensor& part : parts) {
       const int64_t count = part.numel();
@@ -106,20 +125,23 @@ class PowerSgd : public GradientHook {
     }
   }
 
-  std::vector<Matrix> first_matrices(const std::vector<torch::Tensor>& gradients,
-                                     size_t bucket) const {
-    auto generator = at::detail::createCPUGenerator(options_.seed + bucket);
-    std::vector<Matrix> matrices;
-    for (const torch::Tensor& gradient : gradients) {
-      const int64_t n = gradient.size(0);
-      const int64_t m = gradient.numel() / n;
-      matrices.push_back({torch::zeros({n, m}), torch::randn({m, options_.rank}, generator)});
-    }
-    return matrices;
+  Matrix& matrix_of(size_t parameter, const torch::Tensor& gradient) {
+    Matrix& matrix = matrices_[parameter];
+    if (matrix.error.defined()) return matrix;
+    const int64_t n = gradient.size(0);
+    const int64_t m = gradient.numel() / n;
+    const auto type = type_to_compute_with(gradient);
+    matrix = {torch::zeros({n, m}, type), first_q(parameter, m, type)};
+    return matrix;
+  }
+
+  torch::Tensor first_q(size_t parameter, int64_t m, torch::ScalarType type) const {
+    auto generator = at::detail::createCPUGenerator(options_.seed + parameter);
+    return torch::randn({m, options_.rank}, generator, type);
   }
 
   const PowerSgdOptions options_;
-  std::map<size_t, std::vector<Matrix>> matrices_;  ///< by bucket
+  std::map<size_t, Matrix> matrices_;  ///< by parameter
 };
 
 }  // namespace

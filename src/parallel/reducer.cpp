@@ -7,6 +7,7 @@
 
 #include "collective/fold/fold.h"
 #include "lockstep/error.h"
+#include "parallel/fail_stop.h"
 #include "parallel/tensor_buffer.h"
 
 namespace lockstep::parallel {
@@ -14,24 +15,14 @@ namespace lockstep::parallel {
 using collective::Buffer;
 using collective::Cargo;
 
-Parameters trained_parameters(const torch::nn::Module& model) {
-  Parameters parameters;
-  for (const auto& item : model.named_parameters()) {
-    if (!item.value().requires_grad()) continue;
-    parameters.names.push_back(item.key());
-    parameters.tensors.push_back(item.value());
-  }
-  return parameters;
-}
-
 std::vector<GradientSize> gradient_sizes(const Parameters& parameters) {
   std::vector<GradientSize> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const torch::Tensor& parameter = parameters.tensors[i];
+    const std::string what = fmt::format("parameter '{}'", parameters.names[i]);
     if (!parameter.device().is_cpu())
-      throw BadInput("parameter '{}' is on {}: expected one on the CPU", parameters.names[i],
-                     parameter.device().str());
-    sizes.push_back({parameter.numel(), element_type(parameter.scalar_type())});
+      throw BadInput("{} is on {}: expected one on the CPU", what, parameter.device().str());
+    sizes.push_back({parameter.numel(), element_type(parameter.scalar_type(), what)});
   }
   return sizes;
 }
@@ -83,35 +74,45 @@ void Reducer::begin_pass(int pass) {
 }
 
 void Reducer::add(size_t parameter) {
+  put(parameter);
+  added_[parameter] = true;
+  count(parameter);
+}
+
+const torch::Tensor& Reducer::view_in_pass(size_t parameter) const {
+  const int slot = schedule_.passes[static_cast<size_t>(pass_)].slot;
+  return views_[static_cast<size_t>(slot)][parameter];
+}
+
+// A gradient into its place.
+void Reducer::put(size_t parameter) {
   const torch::Tensor& gradient = parameters_.tensors[parameter].grad();
   if (gradient.is_sparse())
     throw BadInput(
         "parameter '{}' has a sparse gradient, which no bucket can hold; make its layer's "
-        "gradients "
-        "dense, as by EmbeddingOptions::sparse(false)",
+        "gradients dense, as by EmbeddingOptions::sparse(false)",
         parameters_.names[parameter]);
-  const int slot = schedule_.passes[static_cast<size_t>(pass_)].slot;
-  const torch::Tensor& view = views_[static_cast<size_t>(slot)][parameter];
-  if (gradient.data_ptr() != view.data_ptr()) {
-    torch::NoGradGuard no_grad;
-    const_cast<torch::Tensor&>(view).copy_(gradient);
-  }
-  added_[parameter] = true;
+  torch::Tensor view = view_in_pass(parameter);
+  if (gradient.data_ptr() == view.data_ptr()) return;
+  torch::NoGradGuard no_grad;
+  view.copy_(gradient);
+}
+
+void Reducer::count(size_t parameter) {
   const size_t bucket = layout_.places[parameter].bucket;
   if (++progress_[bucket].added == layout_.buckets[bucket].parameters.size()) fill(bucket);
 }
 
-std::vector<size_t> Reducer::end_pass() {
+std::vector<size_t> Reducer::end_pass(Unreached unreached) {
   std::vector<size_t> missing;
-  const int slot = schedule_.passes[static_cast<size_t>(pass_)].slot;
   for (size_t i = 0; i < added_.size(); ++i) {
     if (added_[i]) continue;
     missing.push_back(i);
-    const GradientLayout::Place& at = layout_.places[i];
-    std::memset(memory_.data.get() + slot * layout_.bytes + at.begin, 0,
-                static_cast<size_t>(at.bytes));
-    if (++progress_[at.bucket].added == layout_.buckets[at.bucket].parameters.size())
-      fill(at.bucket);
+    if (unreached == Unreached::what_it_has && parameters_.tensors[i].grad().defined())
+      put(i);
+    else
+      std::memset(view_in_pass(i).data_ptr(), 0, static_cast<size_t>(layout_.places[i].bytes));
+    count(i);
   }
   return missing;
 }
@@ -139,15 +140,27 @@ collective::Pending Reducer::start(size_t bucket) {
     std::vector<Buffer> terms;
     for (size_t slot = 0; slot < shards_.terms_of(group_.rank()).size(); ++slot)
       terms.push_back({place(bucket, static_cast<int>(slot)), about.count(), about.type});
-    return group_.all_reduce_async(terms, shards_, Operation::mean,
-                                   {Cargo::Kind::gradients, static_cast<int>(bucket)});
+    // A sum of halves overflows where their mean does not.
+    const bool divide_first = about.type == Type::f16;
+    if (divide_first)
+      for (const Buffer& term : terms)
+        collective::divider(term.type)(term.data, term.bytes(), shards_.count());
+    return group_.all_reduce_async(terms, shards_, divide_first ? Operation::sum : Operation::mean,
+                                   {Cargo::Kind::gradients, static_cast<int>(bucket)},
+                                   memory_.data);
   }
   GradientBucket given{.index = bucket};
   given.values = torch::from_blob(place(bucket, 0), {about.count()}, scalar_type(about.type));
   for (const size_t parameter : about.parameters) given.gradients.push_back(views_[0][parameter]);
+  given.parameters = about.parameters;
   return hook_lane_.start([this, given]() mutable {
     torch::NoGradGuard no_grad;
-    hook_->reduce(given, *hook_world_);
+    try {
+      hook_->reduce(given, *hook_world_);
+    } catch (...) {  // the others' hooks may be waiting for this one
+      hook_world_->abort(text_of(std::current_exception()));
+      throw;
+    }
   });
 }
 

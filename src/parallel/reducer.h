@@ -1,28 +1,17 @@
 #pragma once
 
-#include <torch/nn/module.h>
-
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "collective/communicator.h"
 #include "collective/lane.h"
 #include "lockstep/gradient_hook.h"
 #include "parallel/gradient_layout.h"
+#include "parallel/parameters.h"
 #include "parallel/shard_schedule.h"
 
 namespace lockstep::parallel {
-
-/// A model's parameters that are trained, in its order.
-struct Parameters {
-  std::vector<std::string> names;
-  std::vector<torch::Tensor> tensors;
-
-  size_t size() const { return tensors.size(); }
-};
-Parameters trained_parameters(const torch::nn::Module& model);
 
 /// Sizes and types of parameters' gradients. Throws BadInput, naming it, for a parameter that is
 /// not on the CPU or whose type collectives do not know.
@@ -56,8 +45,13 @@ class Reducer {
   /// one.
   void add(size_t parameter);
 
-  /// Numbers of parameters that got no gradient in this pass: they count as zeros.
-  std::vector<size_t> end_pass();
+  /// What a parameter counts as that got no gradient in a pass.
+  enum class Unreached {
+    what_it_has,  ///< in `.grad`, from passes before; zeros if there is nothing
+    zeros,
+  };
+  /// Numbers of parameters that got no gradient in this pass.
+  std::vector<size_t> end_pass(Unreached unreached = Unreached::what_it_has);
 
   /// Waits until all buckets are reduced.
   void finish();
@@ -78,6 +72,9 @@ class Reducer {
   };
 
   torch::Tensor view_of(size_t parameter, int slot) const;
+  const torch::Tensor& view_in_pass(size_t parameter) const;
+  void put(size_t parameter);
+  void count(size_t parameter);
   std::byte* place(size_t bucket, int slot) const;
   void fill(size_t bucket);
   void start_full_buckets();

@@ -8,8 +8,12 @@
 namespace lockstep::parallel {
 namespace {
 
-std::string describe(const torch::Tensor& tensor) {
-  return fmt::format("{} {}", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), "x"));
+// Gradients lie in memory as their parameters do, and are added as they lie.
+std::string describe_parameter(const torch::Tensor& parameter) {
+  std::string text = describe(parameter);
+  if (!parameter.is_contiguous() && parameter.is_non_overlapping_and_dense())
+    text += fmt::format(" of strides {}", fmt::join(parameter.strides(), ", "));
+  return parameter.requires_grad() ? text : text + ", not trained";
 }
 
 }  // namespace
@@ -17,9 +21,7 @@ std::string describe(const torch::Tensor& tensor) {
 void require_same_model(const torch::nn::Module& model, collective::Communicator& group) {
   Facts facts;
   for (const auto& item : model.named_parameters())
-    facts.emplace_back(fmt::format("parameter '{}'", item.key()),
-                       fmt::format("{}{}", describe(item.value()),
-                                   item.value().requires_grad() ? "" : ", not trained"));
+    facts.emplace_back(fmt::format("parameter '{}'", item.key()), describe_parameter(item.value()));
   for (const auto& item : model.named_buffers())
     facts.emplace_back(fmt::format("buffer '{}'", item.key()), describe(item.value()));
   agree(facts, [&](const std::string& text) { return group.gather_texts(text); });
@@ -29,7 +31,7 @@ void broadcast_parameters(torch::nn::Module& model, collective::Communicator& gr
   torch::NoGradGuard no_grad;
   for (const auto& item : model.named_parameters()) {
     const torch::Tensor values = item.value().contiguous();
-    group.broadcast(buffer_of(values), root);
+    group.broadcast(buffer_of(values, fmt::format("parameter '{}'", item.key())), root);
     if (values.data_ptr() != item.value().data_ptr()) item.value().copy_(values);
   }
 }

@@ -6,8 +6,8 @@
 
 namespace lockstep::parallel {
 
-/// Collective: throws Mismatch with the first parameter or buffer whose name, shape or type differs
-/// between ranks.
+/// Collective: throws Mismatch with the first parameter or buffer whose name, shape or type, or
+/// parameter whose strides, differ between ranks.
 void require_same_model(const torch::nn::Module& model, collective::Communicator& group);
 
 /// Collective: gives all ranks `root`'s parameters.

@@ -48,9 +48,10 @@ struct DistributedSampler::State {
     next = 0;
   }
 
-  // The second time through the data without a new epoch is the mistake everybody makes once.
+  // The second time through the data without a new epoch is the mistake everybody makes once, and
+  // all workers at once.
   void warn_if_forgotten() {
-    if (++resets < 2 || epoch_was_set || warned || !options.shuffle) return;
+    if (++resets < 2 || epoch_was_set || warned || !options.shuffle || rank != 0) return;
     warned = true;
     std::fputs(
         "lockstep: DistributedSampler::set_epoch was never called: every epoch has the same order "

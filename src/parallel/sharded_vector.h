@@ -48,8 +48,10 @@ class ShardedVector {
   std::span<Value> result() const { return at(0); }
 
  private:
-  static constexpr Type kType = sizeof(Value) == sizeof(double) ? Type::f64 : Type::f32;
-  static_assert(std::is_same_v<Value, double> || std::is_same_v<Value, float>);
+  static constexpr Type kType = std::is_same_v<Value, double>  ? Type::f64
+                                : std::is_same_v<Value, float> ? Type::f32
+                                                               : Type::i64;
+  static_assert(kType != Type::i64 || std::is_same_v<Value, int64_t>);
 
   std::span<Value> at(int slot) const {
     return {reinterpret_cast<Value*>(memory_.data.get() + stride_ * static_cast<size_t>(slot)),

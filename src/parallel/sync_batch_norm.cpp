@@ -62,7 +62,7 @@ Statistics measure(const Tensor& input, World& world) {
         all[rank].slice(0, 1 + channels) + difference.square() * (total.count * theirs / sum);
     total.count = sum;
   }
-  total.variance /= total.count;
+  if (total.count > 0) total.variance /= total.count;
   return total;
 }
 
@@ -99,7 +99,7 @@ class Normalise : public torch::autograd::Function<Normalise> {
     const Tensor product = (gradient * normal).sum(dimensions, false, torch::kDouble);
     Tensor totals = torch::stack({sum, product});
     holder->world.all_reduce(totals, Operation::sum);
-    totals /= count;
+    if (count > 0) totals /= count;
     Tensor input_gradient =
         (gradient - spread(totals[0], gradient) - normal * spread(totals[1], gradient)) /
         spread(saved[2], gradient);
@@ -151,7 +151,7 @@ Tensor SyncBatchNormImpl::forward(const Tensor& input) {
   {
     torch::NoGradGuard no_grad;
     statistics = measure(input, world_);
-    if (is_training() && running_mean.defined()) {
+    if (is_training() && running_mean.defined() && statistics.count > 0) {
       num_batches_tracked += 1;
       const double share =
           options_.momentum() ? *options_.momentum() : 1.0 / num_batches_tracked.item<double>();

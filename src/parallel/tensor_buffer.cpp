@@ -21,10 +21,10 @@ constexpr std::array<std::pair<at::ScalarType, Type>, 6> kTypes = {{
 
 }  // namespace
 
-Type element_type(at::ScalarType type) {
+Type element_type(at::ScalarType type, const std::string& what) {
   for (const auto& [theirs, ours] : kTypes)
     if (theirs == type) return ours;
-  throw BadInput("tensor of {}: expected float, double, half, bfloat16, int or long",
+  throw BadInput("{} is of {}: expected float, double, half, bfloat16, int or long", what,
                  c10::toString(type));
 }
 
@@ -34,11 +34,19 @@ at::ScalarType scalar_type(Type type) {
   return at::kFloat;
 }
 
-collective::Buffer buffer_of(const at::Tensor& tensor) {
-  if (!tensor.is_contiguous() || !tensor.device().is_cpu())
-    throw BadInput("tensor on {}: expected a contiguous one on the CPU", tensor.device().str());
-  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.numel(),
-          element_type(tensor.scalar_type())};
+collective::Buffer buffer_of(const at::Tensor& tensor, const std::string& what) {
+  if (!tensor.defined()) throw BadInput("{} is undefined", what);
+  if (!tensor.device().is_cpu())
+    throw BadInput("{} is on {}: expected one on the CPU", what, tensor.device().str());
+  const Type type = element_type(tensor.scalar_type(), what);
+  if (!tensor.is_contiguous())
+    throw BadInput("{} of {} is not contiguous; call .contiguous()", what,
+                   fmt::join(tensor.sizes(), "x"));
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.numel(), type};
+}
+
+std::string describe(const at::Tensor& tensor) {
+  return fmt::format("{} {}", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), "x"));
 }
 
 }  // namespace lockstep::parallel

@@ -2,15 +2,21 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
 #include "collective/communicator.h"
 
 namespace lockstep::parallel {
 
-/// Throws BadInput for what collectives do not know: complex numbers, bytes, ...
-Type element_type(at::ScalarType type);
+/// Throws BadInput for what collectives do not know: complex numbers, bytes, ... `what` is of this
+/// type, for the message.
+Type element_type(at::ScalarType type, const std::string& what = "tensor");
 at::ScalarType scalar_type(Type type);
 
 /// The elements of a tensor that is on the CPU and contiguous. Throws BadInput otherwise.
-collective::Buffer buffer_of(const at::Tensor& tensor);
+collective::Buffer buffer_of(const at::Tensor& tensor, const std::string& what = "tensor");
+
+/// "Float 3x4".
+std::string describe(const at::Tensor& tensor);
 
 }  // namespace lockstep::parallel

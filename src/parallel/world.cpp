@@ -97,6 +97,10 @@ std::vector<std::string> World::gather(const std::string& text) {
   return state_->group->gather_texts(text);
 }
 
+int64_t World::bytes_sent() const {
+  return state_->group->bytes_sent();
+}
+
 World World::duplicate() {
   return world_of(state_->group->split(0, rank()), local_rank());
 }

@@ -1,65 +1,113 @@
 #include "train/shard_statistics.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "base/range.h"
 #include "lockstep/error.h"
 
 namespace lockstep::train {
+namespace {
 
-ShardStatistics::ShardStatistics(torch::nn::Module& model, const collective::Shards& shards,
-                                 collective::Communicator& group) {
-  torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> buffers;
-  for (const auto& item : model.named_buffers()) {
-    if (item.value().scalar_type() == torch::kFloat32) {
-      buffers.push_back(item.value());
-      count_ += item.value().numel();
-    } else if (item.value().scalar_type() == torch::kInt64) {
-      whole_numbers_.push_back(item.value());
-      whole_before_.push_back(item.value().clone());
-    } else {
-      throw BadInput("buffer '{}' is neither float32 nor int64", item.key());
-    }
-  }
-  if (count_ == 0) return;
-  floats_ = torch::empty({count_});
-  before_ = torch::empty({count_});
+torch::Tensor move_together(std::vector<torch::Tensor>& tensors) {
+  int64_t count = 0;
+  for (const torch::Tensor& tensor : tensors) count += tensor.numel();
+  torch::Tensor all = torch::empty({count}, tensors.front().options());
   int64_t begin = 0;
-  for (torch::Tensor& buffer : buffers) {
-    torch::Tensor view = floats_.slice(0, begin, begin + buffer.numel()).view(buffer.sizes());
-    begin += buffer.numel();
-    view.copy_(buffer);
-    buffer.set_data(view);
+  for (torch::Tensor& tensor : tensors) {
+    torch::Tensor view = all.slice(0, begin, begin + tensor.numel()).view(tensor.sizes());
+    begin += tensor.numel();
+    view.copy_(tensor);
+    tensor.set_data(view);
   }
-  sum_ = std::make_unique<parallel::ShardedVector<float>>(count_, shards, group);
+  return all;
 }
 
-void ShardStatistics::begin_pass(int pass) {
-  if (count_ == 0) return;
+}  // namespace
+
+template <typename Value>
+ShardStatistics::Buffers<Value>::Buffers(std::vector<torch::Tensor> tensors,
+                                         const collective::Shards& shards,
+                                         collective::Communicator& group)
+    : values(move_together(tensors)), before(values.clone()), sum(values.numel(), shards, group) {}
+
+template <typename Value>
+void ShardStatistics::Buffers<Value>::give(int pass) {
+  std::memcpy(sum.slot(pass).data(), values.data_ptr(), sum.slot(pass).size_bytes());
+  sum.fold(pass);
+}
+
+template <typename Value>
+void ShardStatistics::Buffers<Value>::give_nothing(int pass) {
+  std::ranges::fill(sum.slot(pass), Value{0});
+  sum.fold(pass);
+}
+
+template <typename Value>
+void ShardStatistics::Buffers<Value>::take_sum() {
+  pending.wait();
+  std::memcpy(values.data_ptr(), sum.result().data(), sum.result().size_bytes());
+}
+
+ShardStatistics::ShardStatistics(torch::nn::Module& model, const collective::Shards& shards,
+                                 collective::Communicator& group)
+    : shards_(shards), first_shard_(shards.bounds()[static_cast<size_t>(group.rank())]) {
   torch::NoGradGuard no_grad;
-  if (pass == 0) {
-    before_.copy_(floats_);
-    for (size_t i = 0; i < whole_numbers_.size(); ++i) whole_before_[i].copy_(whole_numbers_[i]);
-    return;
+  std::vector<torch::Tensor> floats, whole_numbers;
+  for (const auto& item : model.named_buffers()) {
+    const auto type = item.value().scalar_type();
+    if (type != torch::kFloat32 && type != torch::kInt64)
+      throw BadInput("buffer '{}' is neither float32 nor int64", item.key());
+    if (item.value().numel() > 0)
+      (type == torch::kFloat32 ? floats : whole_numbers).push_back(item.value());
   }
-  floats_.copy_(before_);
-  for (size_t i = 0; i < whole_numbers_.size(); ++i) whole_numbers_[i].copy_(whole_before_[i]);
+  if (!floats.empty()) floats_ = std::make_unique<Buffers<float>>(std::move(floats), shards, group);
+  if (!whole_numbers.empty())
+    whole_numbers_ = std::make_unique<Buffers<int64_t>>(std::move(whole_numbers), shards, group);
+}
+
+void ShardStatistics::begin_pass(int pass, int64_t samples) {
+  torch::NoGradGuard no_grad;
+  samples_ = samples;
+  const auto begin = [&](auto& buffers) {
+    if (!buffers) return;
+    if (pass == 0)
+      buffers->before.copy_(buffers->values);
+    else
+      buffers->values.copy_(buffers->before);
+  };
+  begin(floats_);
+  begin(whole_numbers_);
 }
 
 void ShardStatistics::end_pass(int pass) {
-  if (count_ == 0) return;
-  std::memcpy(sum_->slot(pass).data(), floats_.data_ptr<float>(), sum_->slot(pass).size_bytes());
-  sum_->fold(pass);
+  const int64_t shard = first_shard_ + pass;
+  const auto end = [&](auto& buffers, bool counts) {
+    if (!buffers) return;
+    counts ? buffers->give(pass) : buffers->give_nothing(pass);
+  };
+  end(floats_, !slice(samples_, shards_.count(), shard).empty());
+  end(whole_numbers_, shard == 0);
 }
 
 void ShardStatistics::start() {
-  if (count_ > 0) pending_ = sum_->start(Operation::mean, {collective::Cargo::Kind::buffers});
+  const auto start = [](auto& buffers) {
+    if (buffers)
+      buffers->pending = buffers->sum.start(Operation::sum, {collective::Cargo::Kind::buffers});
+  };
+  start(floats_);
+  start(whole_numbers_);
 }
 
 void ShardStatistics::finish() {
-  if (count_ == 0) return;
-  pending_.wait();
-  std::memcpy(floats_.data_ptr<float>(), sum_->result().data(), sum_->result().size_bytes());
+  if (floats_) {
+    floats_->take_sum();
+    const int64_t shards_with_samples = std::min(samples_, shards_.count());
+    collective::divider(Type::f32)(reinterpret_cast<std::byte*>(floats_->values.data_ptr()),
+                                   floats_->sum.result().size_bytes(), shards_with_samples);
+  }
+  if (whole_numbers_) whole_numbers_->take_sum();
 }
 
 }  // namespace lockstep::train

@@ -54,7 +54,7 @@ Step::Step(const Recipe& recipe, std::shared_ptr<model::Model> model, data::Shap
                                        parameters_.sections(recipe.optimizer.decay_bias_and_norm))),
       statistics_(*model_, shards_, division.group),
       totals_(kTotals, shards_, division.group),
-      hooks_(trained_.tensors, [this](size_t parameter) { take_gradient(parameter); }) {}
+      hooks_(trained_, [this](size_t parameter) { take_gradient(parameter); }) {}
 
 Totals Step::run(const data::Batch& batch, int64_t step, observe::SpanTimes& spans) {
   for (int pass = 0; pass < reducer_.passes(); ++pass) run_shard(pass, batch, step, spans);
@@ -83,7 +83,7 @@ void Step::run_shard(int pass, const data::Batch& batch, int64_t step, observe::
   const std::span<double> totals = totals_.slot(pass);
   std::fill(totals.begin(), totals.end(), 0.0);
   if (pass == 0 && wants_stop_) totals[kWantStop] = 1;
-  statistics_.begin_pass(pass);
+  statistics_.begin_pass(pass, batch.whole);
   reducer_.begin_pass(pass);
   if (!range.empty()) {
     const auto [all_x, all_y] = to_tensors(batch, shape_);

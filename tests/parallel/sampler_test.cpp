@@ -81,6 +81,13 @@ TEST(DistributedSampler, WarnsOnceWhenTheEpochNeverChanges) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+TEST(DistributedSampler, WarnsOnRank0Alone) {
+  DistributedSampler sampler(10, 1, 2);
+  testing::internal::CaptureStderr();
+  for (int epoch = 0; epoch < 4; ++epoch) sampler.reset();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST(DistributedSampler, RefusesRanksAndSizesThatCannotBe) {
   expect_bad_input([] { DistributedSampler(10, 2, 2); }, {"rank 2 of 2"});
   expect_bad_input([] { DistributedSampler(1, 0, 2, {.uneven = Uneven::drop}); }, {"too few"});

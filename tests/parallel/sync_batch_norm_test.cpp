@@ -67,6 +67,22 @@ TEST(SyncBatchNorm, UsesRunningStatisticsInEvaluation) {
   });
 }
 
+TEST(SyncBatchNorm, LearnsNothingFromNoSamples) {
+  as_workers(2, [](World everyone) {
+    nn::SyncBatchNorm norm(3, everyone);
+    norm(torch::full({4, 3}, 2.0F));
+    const torch::Tensor mean = norm->running_mean.clone();
+    const torch::Tensor variance = norm->running_var.clone();
+    const torch::Tensor x = torch::zeros({0, 3}, torch::requires_grad());
+    norm(x).sum().backward();
+    EXPECT_TRUE(torch::equal(norm->running_mean, mean));
+    EXPECT_TRUE(torch::equal(norm->running_var, variance));
+    EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 1);
+    EXPECT_TRUE(torch::equal(norm->weight.grad(), torch::zeros({3})));
+    EXPECT_EQ(x.grad().numel(), 0);
+  });
+}
+
 TEST(SyncBatchNorm, HasTheNamesOfBatchNorm) {
   as_workers(1, [](World everyone) {
     nn::SyncBatchNorm norm(3, everyone);
