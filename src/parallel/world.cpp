@@ -112,6 +112,7 @@ collective::Communicator& World::communicator() {
 }
 
 World init(const WorldOptions& options) {
+  launch::end_by_uncaught_errors();
   const std::optional<launch::Job> launched = launch::job_from_environment();
   if (launched) launch::become_rank(launched->rank);
   const launch::Job job = launched.value_or(launch::Job{});
@@ -119,6 +120,7 @@ World init(const WorldOptions& options) {
 }
 
 World init(int& argc, char** argv, WorldOptions options) {
+  launch::end_by_uncaught_errors();
   int kept = 0;
   for (int i = 0; i < argc; ++i) {
     const std::string_view word = argv[i];

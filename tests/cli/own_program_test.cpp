@@ -46,6 +46,14 @@ TEST(OwnProgram, LosesNoLineWhenItAborts) {
   EXPECT_EQ(outcome.out, "[0] rank 0 is here\n");
 }
 
+TEST(OwnProgram, ThatFailsByAnUncaughtErrorIsNamedAndNotTheOthers) {
+  const Outcome outcome = lockstep_command(run_two("fail"));
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "[1] lockstep: rank 1: seven is too many\n")) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "lockstep: rank 1 (")) << outcome.err;
+  EXPECT_FALSE(has(outcome.err, "terminate called")) << outcome.err;
+}
+
 TEST(OwnProgram, ThatEndsWellIsNoFailure) {
   const Outcome outcome = lockstep_command(run_two("end"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
