@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "launch/workers.h"
+#include "launch/free_port.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {

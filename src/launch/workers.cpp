@@ -1,13 +1,9 @@
 #include "launch/workers.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +16,9 @@
 #include <utility>
 
 #include "base/deadline.h"
+#include "launch/outlet.h"
 #include "launch/output.h"
+#include "launch/signals.h"
 #include "lockstep/error.h"
 #include "transport/host.h"
 
@@ -63,39 +61,6 @@ int exit_code_of(int rank, const std::function<int(int)>& worker_main) {
   return code;
 }
 
-// SIGINT and SIGTERM come as something to wait for, as long as this lives.
-class Signals {
- public:
-  Signals() {
-    sigset_t both;
-    sigemptyset(&both);
-    sigaddset(&both, SIGINT);
-    sigaddset(&both, SIGTERM);
-    sigprocmask(SIG_BLOCK, &both, &before_);
-    descriptor_ = signalfd(-1, &both, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  ~Signals() {
-    if (descriptor_ >= 0) close(descriptor_);
-    restore();
-  }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-
-  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  pollfd waits_for() const { return {descriptor_, POLLIN, 0}; }
-
-  /// The signal that has come, or 0.
-  int take() const {
-    signalfd_siginfo info;
-    const bool came = read(descriptor_, &info, sizeof info) == sizeof info;
-    return came ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  sigset_t before_ = {};
-  int descriptor_ = -1;
-};
-
 // Workers and what they write. Each worker has a process group of its own, so that Ctrl-C reaches
 // it once, through here, and so that what it started itself can be ended with it.
 class Crew {
@@ -119,32 +84,39 @@ class Crew {
     bool running = true;
   };
 
-  Worker prepare(int index) const;
+  Worker prepare(int index);
   [[noreturn]] void become_worker(Worker& worker, int index, int parent,
                                   const std::function<int(int)>& worker_main);
   [[noreturn]] void give_up(int rank);
   void wait();
   void see_who_ended();
+  void reap(Worker& worker);
+  void pass_on_signals();
   void send_all(int signal) const;
   void kill_who_hangs();
+  void finish_output();
 
   const WorkersOptions options_;
   const Signals signals_;
+  Outlet out_{STDOUT_FILENO};
+  Outlet err_{STDERR_FILENO};
   std::vector<Worker> workers_;
   int left_ = 0;
   int signals_seen_ = 0;
   std::optional<Deadline> patience_;
 };
 
-Crew::Worker Crew::prepare(int index) const {
+Crew::Worker Crew::prepare(int index) {
   Worker worker;
   worker.ending.rank = options_.first_rank + index;
   worker.ending.host = transport::host_name();
   const bool prefixed = options_.prefixed == Prefixed::all ||
                         (options_.prefixed == Prefixed::others && worker.ending.rank > 0);
-  if (prefixed)
-    for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
-      worker.output.emplace_back(stream, fmt::format("[{}] ", worker.ending.rank));
+  const std::string prefix = fmt::format("[{}] ", worker.ending.rank);
+  if (prefixed) {
+    worker.output.emplace_back(STDOUT_FILENO, out_, prefix);
+    worker.output.emplace_back(STDERR_FILENO, err_, prefix);
+  }
   return worker;
 }
 
@@ -192,10 +164,12 @@ void Crew::send_all(int signal) const {
 
 void Crew::wait() {
   std::vector<pollfd> waits = {signals_.waits_for()};
+  for (const Outlet* outlet : {&out_, &err_})
+    if (!outlet->empty()) waits.push_back(outlet->waits_for());
   for (const Worker& worker : workers_) {
     if (worker.running) waits.push_back({worker.process, POLLIN, 0});
     for (const OutputLine& line : worker.output)
-      if (line.open()) waits.push_back(line.waits_for());
+      if (line.wanted()) waits.push_back(line.waits_for());
   }
   const int milliseconds = patience_ ? static_cast<int>(patience_->left() * 1000) + 1 : -1;
   poll(waits.data(), waits.size(), milliseconds);
@@ -204,17 +178,28 @@ void Crew::wait() {
 void Crew::see_who_ended() {
   for (Worker& worker : workers_) {
     for (OutputLine& line : worker.output) line.pump();
-    if (!worker.running) continue;
-    if (waitpid(worker.ending.pid, &worker.ending.status, WNOHANG) != worker.ending.pid) continue;
-    worker.running = false;
-    worker.ending.place = options_.count - --left_;
-    kill(-worker.ending.pid, SIGKILL);  // what it left behind
-    for (OutputLine& line : worker.output) line.pump();
-    if (!worker.output.empty())
-      worker.ending.last_words.assign(worker.output.back().tail().begin(),
-                                      worker.output.back().tail().end());
-    if (!worker.ending.well() && !patience_) patience_ = Deadline::in(options_.patience_seconds);
+    if (worker.running && waitpid(worker.ending.pid, &worker.ending.status, WNOHANG) > 0)
+      reap(worker);
   }
+  out_.drain();
+  err_.drain();
+}
+
+void Crew::reap(Worker& worker) {
+  worker.running = false;
+  worker.ending.place = options_.count - --left_;
+  kill(-worker.ending.pid, SIGKILL);  // what it left behind
+  for (OutputLine& line : worker.output) line.finish();
+  if (!worker.output.empty())
+    worker.ending.last_words.assign(worker.output.back().tail().begin(),
+                                    worker.output.back().tail().end());
+  if (!worker.ending.well() && !patience_) patience_ = Deadline::in(options_.patience_seconds);
+}
+
+void Crew::pass_on_signals() {
+  const int signal = signals_.take();
+  if (signal == 0) return;
+  send_all(++signals_seen_ == 1 ? signal : SIGKILL);
 }
 
 void Crew::kill_who_hangs() {
@@ -222,41 +207,37 @@ void Crew::kill_who_hangs() {
   send_all(SIGKILL);
 }
 
+// A reader that takes nothing can be given up by a signal, whether it came before or comes now.
+void Crew::finish_output() {
+  constexpr double kSecondsAfterASignal = 1;
+  std::optional<Deadline> deadline;
+  while (!out_.empty() || !err_.empty()) {
+    if (signals_.take() != 0) signals_seen_++;
+    if (signals_seen_ > 0 && !deadline) deadline = Deadline::in(kSecondsAfterASignal);
+    if (deadline && deadline->passed()) return;
+    std::vector<pollfd> waits = {signals_.waits_for()};
+    for (const Outlet* outlet : {&out_, &err_})
+      if (!outlet->empty()) waits.push_back(outlet->waits_for());
+    poll(waits.data(), waits.size(), deadline ? static_cast<int>(deadline->left() * 1000) + 1 : -1);
+    out_.drain();
+    err_.drain();
+  }
+}
+
 std::vector<Ending> Crew::until_all_have_ended() {
   while (left_ > 0) {
     wait();
     see_who_ended();
-    if (const int signal = signals_.take(); signal != 0)
-      send_all(++signals_seen_ == 1 ? signal : SIGKILL);
+    pass_on_signals();
     if (patience_ && patience_->passed()) kill_who_hangs();
   }
+  finish_output();
   std::vector<Ending> endings;
-  for (Worker& worker : workers_) {
-    for (OutputLine& line : worker.output) line.flush();
-    endings.push_back(std::move(worker.ending));
-  }
+  for (Worker& worker : workers_) endings.push_back(std::move(worker.ending));
   return endings;
 }
 
 }  // namespace
-
-std::string Ending::text() const {
-  std::string text = fmt::format("rank {} ({}, pid {}) ", rank, host, pid);
-  if (hung)
-    text += "did not end and had to be killed: it hung, or was stopped";
-  else if (WIFSIGNALED(status))
-    text +=
-        fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  else
-    text += fmt::format("ended with exit code {}", WEXITSTATUS(status));
-  if (!last_words.empty())
-    text += fmt::format("; the last it wrote to stderr:\n  {}", fmt::join(last_words, "\n  "));
-  return text;
-}
-
-int Ending::exit_code() const {
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
 
 std::vector<Ending> run_workers(const WorkersOptions& options,
                                 const std::function<int(int)>& worker_main) {
@@ -264,36 +245,6 @@ std::vector<Ending> run_workers(const WorkersOptions& options,
   Crew crew(options);
   crew.start(worker_main);
   return crew.until_all_have_ended();
-}
-
-const Ending* first_failure(const std::vector<Ending>& endings) {
-  const auto weight = [](const Ending& ending) {
-    if (ending.well()) return 0;
-    if (ending.hung) return 2;
-    return ending.exit_code() == kLostOthers ? 1 : 3;
-  };
-  const Ending* first = nullptr;
-  for (const Ending& ending : endings) {
-    const int theirs = first == nullptr ? 0 : weight(*first);
-    if (weight(ending) > theirs ||
-        (weight(ending) == theirs && theirs > 0 && ending.place < first->place))
-      first = &ending;
-  }
-  return first;
-}
-
-int free_port() {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool found = listener >= 0 &&
-                     bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (listener >= 0) close(listener);
-  if (!found) throw Error(fmt::format("no free port: {}", std::strerror(errno)));
-  return ntohs(address.sin_port);
 }
 
 }  // namespace lockstep::launch

@@ -1,5 +1,7 @@
 #include "launch/workers.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -7,10 +9,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "base/clock.h"
+#include "launch/free_port.h"
 #include "lockstep/error.h"
+#include "temporary_folder.h"
 #include "transport/child_process.h"
 #include "transport/host.h"
 
@@ -142,6 +148,71 @@ TEST(Workers, DieWithTheirLauncher) {
     while (waitpid(worker, &status, 0) != worker && !deadline.passed()) sched_yield();
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
   }
+}
+
+// Reads `command`'s stdout as a pid and says it once there is one.
+std::string started_pid(const std::string& file) {
+  std::string pid;
+  const Deadline deadline = Deadline::in(10);
+  while (pid.empty() && !deadline.passed()) std::getline(std::ifstream(file), pid);
+  return pid;
+}
+
+bool is_gone(int pid) {
+  const Deadline deadline = Deadline::in(5);
+  while (kill(pid, 0) == 0 && !deadline.passed()) {
+    waitpid(-1, nullptr, WNOHANG);
+    usleep(10'000);
+  }
+  return kill(pid, 0) != 0;
+}
+
+int run_shell(const std::string& script) {
+  execlp("sh", "sh", "-c", script.c_str(), nullptr);
+  return 127;
+}
+
+TEST(Workers, ThatWriteALotDoNotKeepTheLauncherFromTheOthers) {
+  testing::internal::CaptureStdout();
+  const Stopwatch watch;
+  const auto endings =
+      run_workers({.count = 2, .prefixed = Prefixed::all, .patience_seconds = 0.2}, [](int rank) {
+        if (rank == 0) return run_shell("exec yes");
+        usleep(200'000);
+        return 3;
+      });
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(first_failure(endings)->rank, 1);
+  EXPECT_LT(watch.seconds(), 5);
+}
+
+TEST(Workers, CanBeStoppedWhenNobodyReadsWhatTheyWrite) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ChildProcess launcher([&](const auto& say) {
+    dup2(ends[1], STDOUT_FILENO);
+    const auto endings = run_workers({.count = 1, .prefixed = Prefixed::all},
+                                     [](int) { return run_shell("exec yes"); });
+    say(endings[0].text());
+  });
+  usleep(300'000);  // long enough to fill every buffer on the way
+  launcher.send(SIGTERM);
+  EXPECT_NE(launcher.line(5).find("was killed by signal 15"), std::string::npos);
+  for (const int end : ends) close(end);
+}
+
+TEST(Workers, GoOnWhenNobodyReadsWhatTheyWriteAnyMore) {
+  ChildProcess launcher([&](const auto& say) {
+    int ends[2];
+    if (pipe(ends) != 0) return;
+    dup2(ends[1], STDOUT_FILENO);
+    for (const int end : ends) close(end);
+    const auto endings = run_workers({.count = 1, .prefixed = Prefixed::all}, [](int) {
+      return run_shell("i=0; while [ $i -lt 1000 ]; do echo $i; i=$((i+1)); done; exit 7");
+    });
+    say(std::to_string(endings[0].exit_code()));
+  });
+  EXPECT_EQ(launcher.line(), "7");
 }
 
 TEST(FreePort, IsOneToListenAt) {
