@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include "base/deadline.h"
 #include "launch/outlet.h"
 #include "launch/output.h"
+#include "launch/report.h"
 #include "launch/signals.h"
 #include "lockstep/error.h"
 #include "transport/host.h"
@@ -81,6 +83,7 @@ class Crew {
     Ending ending;
     int process = -1;  ///< a descriptor that tells when it ends
     std::vector<OutputLine> output;
+    Stage stage = Stage::unknown;
     bool running = true;
   };
 
@@ -89,8 +92,10 @@ class Crew {
                                   const std::function<int(int)>& worker_main);
   [[noreturn]] void give_up(int rank);
   void wait();
+  void read_reports();
   void see_who_ended();
   void reap(Worker& worker);
+  void end_a_meeting_in_vain();
   void pass_on_signals();
   void send_all(int signal) const;
   void kill_who_hangs();
@@ -98,6 +103,7 @@ class Crew {
 
   const WorkersOptions options_;
   const Signals signals_;
+  const Reports reports_;
   Outlet out_{STDOUT_FILENO};
   Outlet err_{STDERR_FILENO};
   std::vector<Worker> workers_;
@@ -126,6 +132,7 @@ void Crew::become_worker(Worker& worker, int index, int parent,
   if (getppid() != parent) _exit(1);  // it died before this was asked for
   setpgid(0, 0);
   signals_.restore();
+  reports_.reach_from_this_process();
   for (OutputLine& line : worker.output) line.become_stream();
   pin(index, options_.count, transport::allowed_processors());
   _exit(exit_code_of(worker.ending.rank, worker_main));
@@ -163,7 +170,7 @@ void Crew::send_all(int signal) const {
 }
 
 void Crew::wait() {
-  std::vector<pollfd> waits = {signals_.waits_for()};
+  std::vector<pollfd> waits = {signals_.waits_for(), reports_.waits_for()};
   for (const Outlet* outlet : {&out_, &err_})
     if (!outlet->empty()) waits.push_back(outlet->waits_for());
   for (const Worker& worker : workers_) {
@@ -173,6 +180,12 @@ void Crew::wait() {
   }
   const int milliseconds = patience_ ? static_cast<int>(patience_->left() * 1000) + 1 : -1;
   poll(waits.data(), waits.size(), milliseconds);
+}
+
+void Crew::read_reports() {
+  for (const auto& [rank, stage] : reports_.take())
+    for (Worker& worker : workers_)
+      if (worker.ending.rank == rank) worker.stage = stage;
 }
 
 void Crew::see_who_ended() {
@@ -186,6 +199,7 @@ void Crew::see_who_ended() {
 }
 
 void Crew::reap(Worker& worker) {
+  read_reports();  // of what it did before it ended
   worker.running = false;
   worker.ending.place = options_.count - --left_;
   kill(-worker.ending.pid, SIGKILL);  // what it left behind
@@ -194,6 +208,20 @@ void Crew::reap(Worker& worker) {
     worker.ending.last_words.assign(worker.output.back().tail().begin(),
                                     worker.output.back().tail().end());
   if (!worker.ending.well() && !patience_) patience_ = Deadline::in(options_.patience_seconds);
+}
+
+// Who waits for all to come would wait a minute for one that is gone.
+void Crew::end_a_meeting_in_vain() {
+  if (patience_) return;
+  const bool waiting = std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
+    return worker.running && worker.stage == Stage::meeting;
+  });
+  for (Worker& worker : workers_) {
+    if (!waiting || worker.running || worker.stage == Stage::met) continue;
+    worker.ending.early = true;
+    patience_ = Deadline::in(options_.patience_seconds);
+    return send_all(SIGTERM);
+  }
 }
 
 void Crew::pass_on_signals() {
@@ -227,13 +255,16 @@ void Crew::finish_output() {
 std::vector<Ending> Crew::until_all_have_ended() {
   while (left_ > 0) {
     wait();
+    read_reports();
     see_who_ended();
+    end_a_meeting_in_vain();
     pass_on_signals();
     if (patience_ && patience_->passed()) kill_who_hangs();
   }
   finish_output();
   std::vector<Ending> endings;
   for (Worker& worker : workers_) endings.push_back(std::move(worker.ending));
+  find_who_left_early(endings);
   return endings;
 }
 

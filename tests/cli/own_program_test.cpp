@@ -54,6 +54,21 @@ TEST(OwnProgram, ThatFailsByAnUncaughtErrorIsNamedAndNotTheOthers) {
   EXPECT_FALSE(has(outcome.err, "terminate called")) << outcome.err;
 }
 
+TEST(OwnProgram, ThatLeavesWhileOthersWaitForItIsNamed) {
+  const Outcome outcome = lockstep_command(run_two("leave"));
+  EXPECT_EQ(outcome.exit_code, kLostOthers) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "lockstep: rank 1 (")) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "ended with exit code 0 while others still worked")) << outcome.err;
+}
+
+TEST(OwnProgram, ThatNeverComesToTheMeetingEndsTheJobAtOnce) {
+  const Stopwatch watch;
+  const Outcome outcome = lockstep_command(run_two("stay-away"));
+  EXPECT_LT(watch.seconds(), 30);  // a meeting lasts 60
+  EXPECT_EQ(outcome.exit_code, kLostOthers) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "ended with exit code 0 while others still worked")) << outcome.err;
+}
+
 TEST(OwnProgram, ThatEndsWellIsNoFailure) {
   const Outcome outcome = lockstep_command(run_two("end"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "launch/free_port.h"
+#include "launch/report.h"
 #include "lockstep/error.h"
 #include "temporary_folder.h"
 #include "transport/child_process.h"
@@ -213,6 +214,38 @@ TEST(Workers, GoOnWhenNobodyReadsWhatTheyWriteAnyMore) {
     say(std::to_string(endings[0].exit_code()));
   });
   EXPECT_EQ(launcher.line(), "7");
+}
+
+TEST(Workers, ThatOthersWaitForInVainAreNamed) {
+  const Stopwatch watch;
+  const auto stayed_away = run_workers({.count = 2}, [](int rank) {
+    if (rank == 1) return 0;
+    tell_launcher(rank, Stage::meeting);
+    return wait_for_ever(rank);
+  });
+  EXPECT_LT(watch.seconds(), 2.5);
+  ASSERT_NE(first_failure(stayed_away), nullptr);
+  EXPECT_EQ(first_failure(stayed_away)->rank, 1);
+  EXPECT_EQ(first_failure(stayed_away)->exit_code(), kLostOthers);
+  EXPECT_NE(first_failure(stayed_away)->text().find("ended with exit code 0 while others still"),
+            std::string::npos);
+
+  const auto left = run_workers({.count = 3}, [](int rank) {
+    if (rank == 1) return 0;
+    usleep(100'000);
+    return kLostOthers;
+  });
+  EXPECT_EQ(first_failure(left)->rank, 1);
+}
+
+TEST(Workers, MayEndWhileOthersDoNotWaitForThem) {
+  const auto endings = run_workers({.count = 2}, [](int rank) {
+    tell_launcher(rank, Stage::meeting);
+    tell_launcher(rank, Stage::met);
+    if (rank == 0) usleep(200'000);
+    return 0;
+  });
+  EXPECT_EQ(first_failure(endings), nullptr);
 }
 
 TEST(FreePort, IsOneToListenAt) {
