@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/deadline.h"
+#include "launch/guardian.h"
 #include "launch/outlet.h"
 #include "launch/output.h"
 #include "launch/report.h"
@@ -103,6 +104,7 @@ class Crew {
 
   const WorkersOptions options_;
   const Signals signals_;
+  const Guardian guardian_;
   const Reports reports_;
   Outlet out_{STDOUT_FILENO};
   Outlet err_{STDERR_FILENO};
@@ -132,6 +134,7 @@ void Crew::become_worker(Worker& worker, int index, int parent,
   if (getppid() != parent) _exit(1);  // it died before this was asked for
   setpgid(0, 0);
   signals_.restore();
+  guardian_.mark_this_process();
   reports_.reach_from_this_process();
   for (OutputLine& line : worker.output) line.become_stream();
   pin(index, options_.count, transport::allowed_processors());
@@ -147,6 +150,7 @@ void Crew::start(const std::function<int(int)>& worker_main) {
     if (pid < 0) give_up(worker.ending.rank);
     setpgid(pid, pid);  // in both, so that it is done before either goes on
     worker.ending.pid = pid;
+    guardian_.started(pid);
     for (OutputLine& line : worker.output) line.close_worker_end();
     worker.process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     const bool watched = worker.process >= 0;
@@ -203,6 +207,7 @@ void Crew::reap(Worker& worker) {
   worker.running = false;
   worker.ending.place = options_.count - --left_;
   kill(-worker.ending.pid, SIGKILL);  // what it left behind
+  guardian_.ended(worker.ending.pid);
   for (OutputLine& line : worker.output) line.finish();
   if (!worker.output.empty())
     worker.ending.last_words.assign(worker.output.back().tail().begin(),

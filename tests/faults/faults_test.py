@@ -116,13 +116,13 @@ class TrainingJob:
         return self.launcher.poll() is not None
 
     def find_workers(self):
-        """Workers are forked in order of rank, and the kernel lists children in order of birth."""
+        """Workers are forked in order of rank, after the guardian, and the kernel lists children in order of birth."""
         pid = self.launcher.pid
         try:
             pids = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         except OSError:
             return False
-        self.pids = pids if len(pids) == self.workers else []
+        self.pids = pids[1:] if len(pids) == self.workers + 1 else []
         return self.pids
 
     def events(self):

@@ -173,6 +173,51 @@ int run_shell(const std::string& script) {
   return 127;
 }
 
+TEST(Workers, LeaveNothingBehindWhenTheirLauncherIsKilled) {
+  const Adoption adoption;
+  const TemporaryFolder folder;
+  for (const std::string start : {"sleep 600 &", "setsid sleep 600 &"}) {
+    const std::string file = folder / "pid";
+    std::filesystem::remove(file);
+    ChildProcess launcher([&](const auto&) {
+      run_workers({.count = 1}, [&](int) {
+        return run_shell(
+            fmt::format("{} echo $! > {}.part; mv {}.part {}; wait", start, file, file, file));
+      });
+    });
+    const int grandchild = std::stoi(started_pid(file));
+    EXPECT_EQ(kill(grandchild, 0), 0) << start;
+    launcher.send(SIGKILL);
+    EXPECT_TRUE(is_gone(grandchild)) << start;
+  }
+}
+
+TEST(Workers, TakeWhatTheyStartedInASessionOfItsOwnWithThem) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  run_workers({.count = 1},
+              [&](int) { return run_shell(fmt::format("setsid sleep 600 & echo $! > {}", file)); });
+  EXPECT_TRUE(is_gone(std::stoi(started_pid(file))));
+}
+
+TEST(Workers, OfALauncherThatIsAWorkerItselfLeaveNothingBehindEither) {
+  const Adoption adoption;
+  const TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  ChildProcess launcher([&](const auto&) {
+    run_workers({.count = 1}, [&](int) {
+      run_workers({.count = 1}, [&](int) {
+        return run_shell(fmt::format("setsid sleep 600 & echo $! > {}.part; mv {}.part {}; wait",
+                                     file, file, file));
+      });
+      return 0;
+    });
+  });
+  const int grandchild = std::stoi(started_pid(file));
+  launcher.send(SIGKILL);
+  EXPECT_TRUE(is_gone(grandchild));
+}
+
 TEST(Workers, ThatWriteALotDoNotKeepTheLauncherFromTheOthers) {
   testing::internal::CaptureStdout();
   const Stopwatch watch;
