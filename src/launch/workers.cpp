@@ -1,5 +1,6 @@
 #include "launch/workers.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
@@ -39,6 +40,15 @@ void pin(int rank, int count, const std::vector<int>& processors) {
   else
     for (const int processor : processors) CPU_SET(processor, &set);
   sched_setaffinity(0, sizeof set, &set);
+}
+
+// A worker's process group is never the terminal's: to read from it, or to write where `stty
+// tostop` is set, would stop the worker.
+void stand_in_the_background(int rank) {
+  signal(SIGTTOU, SIG_IGN);
+  if (rank == 0 && isatty(STDIN_FILENO) == 0) return;
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing > STDIN_FILENO) dup2(nothing, STDIN_FILENO);
 }
 
 // What a worker's main function returns or throws, as an exit code.
@@ -136,6 +146,7 @@ void Crew::become_worker(Worker& worker, int index, int parent,
   signals_.restore();
   guardian_.mark_this_process();
   reports_.reach_from_this_process();
+  stand_in_the_background(worker.ending.rank);
   for (OutputLine& line : worker.output) line.become_stream();
   pin(index, options_.count, transport::allowed_processors());
   _exit(exit_code_of(worker.ending.rank, worker_main));

@@ -26,7 +26,9 @@ struct WorkersOptions {
 /// and returns when all have ended: in order of rank. When one ends badly, the others get some time
 /// to end by themselves, and are then killed; so they do when one ends that the others still wait
 /// for in their meeting. SIGINT and SIGTERM are passed on to the workers; given again, they are
-/// killed. Workers do not outlive this process. Call it before any thread is started.
+/// killed. Neither workers nor what they started outlive this process, however it ends. They read
+/// nothing from a terminal: stdin is /dev/null, except rank 0's where ours is no terminal. Call it
+/// before any thread is started.
 std::vector<Ending> run_workers(const WorkersOptions& options,
                                 const std::function<int(int rank)>& worker_main);
 

@@ -261,6 +261,39 @@ TEST(Workers, GoOnWhenNobodyReadsWhatTheyWriteAnyMore) {
   EXPECT_EQ(launcher.line(), "7");
 }
 
+TEST(Workers, ReadNothingFromATerminal) {
+  ChildProcess launcher([&](const auto& say) {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    grantpt(terminal);
+    unlockpt(terminal);
+    const int other_end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    dup2(other_end, STDIN_FILENO);
+    const auto endings = run_workers({.count = 2}, [](int) { return run_shell("exec cat"); });
+    say(std::to_string(endings[0].exit_code() + endings[1].exit_code()));
+  });
+  EXPECT_EQ(launcher.line(), "0");
+}
+
+TEST(Workers, OfRankZeroReadWhatIsPipedIn) {
+  ChildProcess launcher([&](const auto& say) {
+    int ends[2];
+    if (pipe(ends) != 0 || write(ends[1], "hello\n", 6) != 6) return;
+    dup2(ends[0], STDIN_FILENO);
+    for (const int end : ends) close(end);
+    const auto endings = run_workers({.count = 2}, [](int rank) {
+      return run_shell(rank == 0 ? "read word; [ $word = hello ]" : "! read word");
+    });
+    say(std::to_string(endings[0].exit_code() + endings[1].exit_code()));
+  });
+  EXPECT_EQ(launcher.line(), "0");
+}
+
+TEST(Workers, MayWriteToATerminalThatStopsTheBackground) {
+  const auto endings =
+      run_workers({.count = 1}, [](int) { return signal(SIGTTOU, SIG_DFL) == SIG_IGN ? 0 : 1; });
+  EXPECT_TRUE(endings[0].well());
+}
+
 TEST(Workers, ThatOthersWaitForInVainAreNamed) {
   const Stopwatch watch;
   const auto stayed_away = run_workers({.count = 2}, [](int rank) {
