@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "lockstep/error.h"
+
 namespace lockstep::cli {
 
 void add_placement_flags(CLI::App& app, launch::PlacementFlags& flags) {
@@ -17,6 +19,18 @@ void add_placement_flags(CLI::App& app, launch::PlacementFlags& flags) {
       ->type_name("HOST:PORT");
 }
 
+namespace {
+
+// Of workers that ended well, or as Ctrl-C or SIGTERM asked them to, or because others did.
+int exit_code_as_asked(const std::vector<launch::Ending>& endings) {
+  int code = 0;
+  for (const launch::Ending& ending : endings)
+    if (ending.as_asked && (code == 0 || code == kLostOthers)) code = ending.exit_code();
+  return code;
+}
+
+}  // namespace
+
 int run_placed(const launch::PlacementFlags& flags, launch::Prefixed prefixed,
                const std::function<int(const launch::Job&)>& worker) {
   const std::vector<launch::Job> jobs = launch::jobs_here(flags);
@@ -25,7 +39,7 @@ int run_placed(const launch::PlacementFlags& flags, launch::Prefixed prefixed,
       {.count = flags.workers, .first_rank = first, .prefixed = prefixed},
       [&](int rank) { return worker(jobs[static_cast<size_t>(rank - first)]); });
   const launch::Ending* const failure = launch::first_failure(endings);
-  if (failure == nullptr) return 0;
+  if (failure == nullptr) return exit_code_as_asked(endings);
   std::fputs(fmt::format("lockstep: {}\n", failure->text()).c_str(), stderr);
   return failure->exit_code();
 }

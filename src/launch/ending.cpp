@@ -12,7 +12,7 @@ namespace lockstep::launch {
 namespace {
 
 int weight(const Ending& ending) {
-  if (ending.well()) return 0;
+  if (ending.well() || ending.as_asked) return 0;
   if (ending.early) return 4;
   if (ending.hung) return 2;
   return ending.exit_code() == kLostOthers ? 1 : 3;

@@ -14,6 +14,7 @@ struct Ending {
   std::string host;                     ///< on which it ran
   bool hung = false;                    ///< it did not end by itself, and was killed here
   bool early = false;                   ///< it ended well, and others waited for it in vain
+  bool as_asked = false;                ///< it ended because the launcher passed a signal on
   std::vector<std::string> last_words;  ///< the end of its stderr, where that was read here
 
   bool well() const { return status == 0 && !early; }
@@ -26,7 +27,7 @@ struct Ending {
 
 /// The worker that is the cause where others followed: one that ended too early; else the first
 /// that ended badly for a reason of its own; else one that hung; else the first that ended badly.
-/// Nothing if all ended well.
+/// Nothing if all ended well, or as they were asked to.
 const Ending* first_failure(const std::vector<Ending>& endings);
 
 /// Where all who ended badly had lost others, and one ended well before them or is the one that

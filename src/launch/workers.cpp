@@ -111,6 +111,7 @@ class Crew {
   void send_all(int signal) const;
   void kill_who_hangs();
   void finish_output();
+  bool obeyed(const Ending& ending) const;
 
   const WorkersOptions options_;
   const Signals signals_;
@@ -120,6 +121,7 @@ class Crew {
   Outlet err_{STDERR_FILENO};
   std::vector<Worker> workers_;
   int left_ = 0;
+  int first_signal_ = 0;
   int signals_seen_ = 0;
   std::optional<Deadline> patience_;
 };
@@ -243,7 +245,8 @@ void Crew::end_a_meeting_in_vain() {
 void Crew::pass_on_signals() {
   const int signal = signals_.take();
   if (signal == 0) return;
-  send_all(++signals_seen_ == 1 ? signal : SIGKILL);
+  if (++signals_seen_ == 1) first_signal_ = signal;
+  send_all(signals_seen_ == 1 ? signal : SIGKILL);
 }
 
 void Crew::kill_who_hangs() {
@@ -268,6 +271,14 @@ void Crew::finish_output() {
   }
 }
 
+// Whether it ended because of a signal that was passed on to it, or followed one that did.
+bool Crew::obeyed(const Ending& ending) const {
+  if (signals_seen_ == 0 || ending.well() || ending.early) return false;
+  const int code = ending.exit_code();
+  return code == 128 + first_signal_ || code == kLostOthers ||
+         (signals_seen_ > 1 && code == 128 + SIGKILL);
+}
+
 std::vector<Ending> Crew::until_all_have_ended() {
   while (left_ > 0) {
     wait();
@@ -279,7 +290,10 @@ std::vector<Ending> Crew::until_all_have_ended() {
   }
   finish_output();
   std::vector<Ending> endings;
-  for (Worker& worker : workers_) endings.push_back(std::move(worker.ending));
+  for (Worker& worker : workers_) {
+    worker.ending.as_asked = obeyed(worker.ending);
+    endings.push_back(std::move(worker.ending));
+  }
   find_who_left_early(endings);
   return endings;
 }

@@ -326,6 +326,21 @@ TEST(Workers, MayEndWhileOthersDoNotWaitForThem) {
   EXPECT_EQ(first_failure(endings), nullptr);
 }
 
+TEST(Workers, ThatEndAsTheyWereAskedHaveNotFailed) {
+  ChildProcess launcher([&](const auto& say) {
+    const auto endings = run_workers({.count = 2}, [&](int rank) {
+      signal(SIGINT, [](int) { _exit(130); });
+      say("ready");
+      return wait_for_ever(rank);
+    });
+    say(first_failure(endings) == nullptr && endings[1].as_asked ? "nobody failed" : "failed");
+  });
+  launcher.line();
+  launcher.line();
+  launcher.send(SIGINT);
+  EXPECT_EQ(launcher.line(), "nobody failed");
+}
+
 TEST(FreePort, IsOneToListenAt) {
   const int port = free_port();
   EXPECT_GT(port, 0);
