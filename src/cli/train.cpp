@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -14,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/placement_flags.h"
 #include "cli/settings.h"
+#include "cli/stop_signals.h"
 #include "cli/trainer_library.h"
 #include "launch/group.h"
 #include "launch/job.h"
@@ -22,32 +21,13 @@
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
 #include "train/worker.h"
+#include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
 using observe::Json;
-
-// Signal handlers can reach nothing else.
-std::atomic<bool> stop_asked = false;
-std::atomic<int> stop_signal = 0;
-static_assert(std::atomic<int>::is_always_lock_free);
-
-void ask_to_stop(int signal) {
-  stop_asked = true;
-  stop_signal = signal;
-}
-
-// The first Ctrl-C (or SIGTERM) ends the run with a checkpoint; a second one kills it.
-void stop_on_signals() {
-  struct sigaction action = {};
-  action.sa_handler = ask_to_stop;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // a viewer that went away is no reason to stop training
-}
 
 void tell(const std::string& message) {
   std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
@@ -196,17 +176,18 @@ int show_result(const Json& last, const TrainFlags& flags) {
       fmt::format("go on with:  lockstep train --resume --out {}\n", last["out"].get<std::string>())
           .c_str(),
       stderr);
-  return stop_signal == 0 ? 0 : 128 + stop_signal;
+  return stop_exit_code();
 }
 
 train::WorkerTask task_of(const TrainFlags& flags, const Recipe& recipe, const launch::Job& job) {
   train::WorkerTask task{
       .recipe = recipe,
       .job = job,
-      .group = {.connect = {.transport = launch::resolve_transport(flags.transport, job)},
+      .group = {.connect = {.transport = launch::resolve_transport(flags.transport, job),
+                            .stop = stop_descriptor()},
                 .algorithm = flags.algorithm,
                 .tell = tell},
-      .limits = {.stop = &stop_asked},
+      .limits = {.stop = &stop_asked()},
       .open_folder = [&flags, &recipe] { return open_folder(flags, recipe); }};
   if (flags.verbose) task.group.tell_more = tell;
   if (flags.stop_at_step) task.limits.stop_at_step = *flags.stop_at_step;
@@ -215,11 +196,15 @@ train::WorkerTask task_of(const TrainFlags& flags, const Recipe& recipe, const l
 
 int work(const train::WorkerTask& task, train::TrainAsWorker train_as_worker,
          const TrainFlags& flags) {
-  stop_on_signals();
   Json last;
-  train_as_worker(task, last);
+  try {
+    train_as_worker(task, last);
+  } catch (const transport::Interrupted& error) {
+    tell(error.what());
+    return stop_exit_code();
+  }
   if (task.job.rank == 0) return show_result(last, flags);
-  return last["event"] == "end" || stop_signal == 0 ? 0 : 128 + stop_signal;
+  return last["event"] == "end" ? 0 : stop_exit_code();
 }
 
 int train_and_tell(const TrainFlags& flags) {
@@ -244,6 +229,7 @@ int train_and_tell(const TrainFlags& flags) {
   const auto data = train::load_training_data(recipe);
   const train::TrainAsWorker train_as_worker = trainer.get();
   const auto start = [&](const launch::Job& mine) {
+    stop_on_signals();
     train::WorkerTask task = task_of(flags, recipe, mine);
     task.data = data;
     return work(task, train_as_worker, flags);

@@ -30,7 +30,8 @@ std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options) 
                                      .host = job.master_host,
                                      .port = job.master_port,
                                      .key = job.key,
-                                     .seconds = options.meeting_seconds});
+                                     .seconds = options.meeting_seconds,
+                                     .stop = options.stop});
   auto all = transport::mpi_rendezvous({.connect_seconds = options.meeting_seconds});
   if (all->world() != job.world || all->rank() != job.rank)
     throw BadInput(

@@ -1,14 +1,20 @@
 // What `lockstep train` and `lockstep run` promise of many workers, on a network with BatchNorm and
 // on data small enough to train in a second.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/deadline.h"
 #include "lockstep_command.h"
+#include "observe/events.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
 #include "write_npy.h"
@@ -105,6 +111,54 @@ TEST_F(Workers, AreRefusedWhereThereAreMoreThanShards) {
   const Outcome outcome = lockstep_command(train("many", {"--workers", "7"}));
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("7 workers for 6 shards"), std::string::npos) << outcome.err;
+}
+
+size_t count_of(const std::string& part, const std::string& text) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return count_of(part, text) > 0;
+}
+
+std::vector<observe::Json> events_of(const std::filesystem::path& run) {
+  return observe::read_events(run / "events.jsonl");
+}
+
+// The last event of a kind.
+observe::Json last_event(const std::filesystem::path& run, const std::string& kind) {
+  observe::Json last;
+  for (const observe::Json& event : events_of(run))
+    if (event["event"] == kind) last = event;
+  return last;
+}
+
+bool comes_to_say(const Child& child, const std::string& text) {
+  const Deadline deadline = Deadline::in(30);
+  while (!deadline.passed()) {
+    if (has(child.err(), text)) return true;
+    usleep(10'000);
+  }
+  return false;
+}
+
+TEST_F(Workers, ThatWaitForOthersCanBeInterrupted) {
+  const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
+  const ScopedVariable port("MASTER_PORT", std::to_string(20'000 + getpid() % 20'000));
+  const ScopedVariable world("WORLD_SIZE", "2");
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const ScopedVariable rank("RANK", "0");
+    Child first(train("first", {}));
+    ASSERT_TRUE(comes_to_say(first, "waiting for rank 1"));
+    const Stopwatch watch;
+    kill(first.pid(), signal);
+    const Outcome outcome = first.wait();
+    EXPECT_LT(watch.seconds(), 5);
+    EXPECT_EQ(outcome.exit_code, 128 + signal);
+    EXPECT_TRUE(has(outcome.err, "interrupted while waiting for rank 1")) << outcome.err;
+  }
 }
 
 TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {

@@ -1,5 +1,12 @@
 #include "transport/tcp/tcp_rendezvous.h"
 
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
 #include "expect_error.h"
 #include "transport/child_process.h"
 #include "transport/tcp_worlds.h"
@@ -69,6 +76,38 @@ TEST(TcpRendezvous, AHostThatDoesNotExistIsBadInput) {
   } catch (const Timeout& error) {  // where no name service answers at all
     EXPECT_TRUE(has(error.what(), "no-such-host.invalid")) << error.what();
   }
+}
+
+TEST(TcpRendezvous, EndsAtOnceWhenThisWorkerIsAskedToStop) {
+  const uint16_t port = free_port();
+  const Descriptor asked(eventfd(1, EFD_CLOEXEC));
+  const Stopwatch watch;
+  for (const int rank : {0, 1}) {
+    Meeting meeting = meeting_of(rank, 2, port, 60);
+    meeting.stop = asked.get();
+    const std::string message = message_of<Interrupted>([&] { meet_over_tcp(meeting); });
+    EXPECT_TRUE(has(message, fmt::format("interrupted while waiting for rank {}", 1 - rank)))
+        << message;
+  }
+  EXPECT_LT(watch.seconds(), 5);
+}
+
+TEST(TcpRendezvous, EndsForThoseWhoCameWhenRankZeroIsAskedToStop) {
+  const uint16_t port = free_port();
+  const Descriptor asked(eventfd(0, EFD_CLOEXEC));
+  const auto thrown = play(2, [&](int rank) {
+    Meeting meeting = meeting_of(rank, 3, port, 60);
+    if (rank == 0) meeting.stop = asked.get();
+    if (rank == 1) {
+      std::thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        eventfd_write(asked.get(), 1);
+      }).detach();
+    }
+    meet_over_tcp(meeting);
+  });
+  EXPECT_TRUE(has(message_of<Interrupted>([&] { rethrow(thrown[0]); }), "waiting for rank 2"));
+  EXPECT_TRUE(has(message_of<PeerLost>([&] { rethrow(thrown[1]); }), "rank 0 was interrupted"));
 }
 
 TEST(TcpRendezvous, MissingRanksAreNamedOnAllThatCame) {

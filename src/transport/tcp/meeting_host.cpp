@@ -50,7 +50,8 @@ class MeetingHost : public Rendezvous {
   void wait_until(const std::function<bool()>& done);
   void move();
   void wait(Deadline notice);
-  void tell_who_is_missing() const;
+  std::string waiting_for() const;
+  void tell(const std::string& text) const;
   void welcome_newcomers();
   void hear(Newcomer& newcomer);
   void admit(Newcomer& newcomer, const Join& join);
@@ -60,7 +61,9 @@ class MeetingHost : public Rendezvous {
   std::vector<int> missing() const;
   bool all_here() const { return joined_ == meeting_.world; }
   [[noreturn]] void time_out();
+  [[noreturn]] void interrupted();
   [[noreturn]] void fail(const Failure& failure);
+  void part(const Failure& failure);
 
   Meeting meeting_;
   Doorman doorman_;
@@ -99,8 +102,9 @@ void MeetingHost::wait_until(const std::function<bool()>& done) {
   move();
   while (!done()) {
     if (deadline_.passed()) time_out();
+    if (asked_to_stop(meeting_)) interrupted();
     if (notice.passed()) {
-      tell_who_is_missing();
+      tell(waiting_for());
       notice = Deadline::never();
     }
     wait(notice);
@@ -114,11 +118,13 @@ void MeetingHost::move() {
     if (member.link) hear(member);
 }
 
-void MeetingHost::tell_who_is_missing() const {
+std::string MeetingHost::waiting_for() const {
   const std::vector<int> ranks = missing();
-  const std::string text =
-      fmt::format("waiting for rank{} {} at {}:{}", ranks.size() == 1 ? "" : "s",
-                  fmt::join(ranks, ", "), meeting_.host, meeting_.port);
+  return fmt::format("waiting for rank{} {} at {}:{}", ranks.size() == 1 ? "" : "s",
+                     fmt::join(ranks, ", "), meeting_.host, meeting_.port);
+}
+
+void MeetingHost::tell(const std::string& text) const {
   if (meeting_.log)
     meeting_.log(text);
   else
@@ -134,7 +140,7 @@ void MeetingHost::wait(Deadline notice) {
   }
   for (const Member& member : members_)
     if (member.link) waits.push_back(member.link->waits_for());
-  wait_for(waits, seconds);
+  wait_or_stop(meeting_, std::move(waits), seconds);
 }
 
 void MeetingHost::welcome_newcomers() {
@@ -171,13 +177,12 @@ void MeetingHost::admit(Newcomer& newcomer, const Join& join) {
                                 peer.text(), join.world, members_[0].peer.text(), meeting_.world)});
   const auto rank = static_cast<size_t>(newcomer.rank);
   if (rank >= members_.size() || rank == 0 || members_[rank].link)
-    return refuse(newcomer,
-                  {.kind = FailureKind::mismatch,
-                   .ranks = {newcomer.rank},
-                   .message = fmt::format("two workers say they are rank {}: {} and {}; "
-                                          "give each its own rank from 0 to {}",
-                                          rank, members_[rank % members_.size()].peer.text(),
-                                          peer.text(), meeting_.world - 1)});
+    return refuse(newcomer, {.kind = FailureKind::mismatch,
+                             .ranks = {newcomer.rank},
+                             .message = fmt::format("two workers say they are rank {}: {} and {}; "
+                                                    "give each its own rank from 0 to {}",
+                                                    rank, members_[rank % members_.size()].peer.text(), peer.text(),
+                                                    meeting_.world - 1)});
   members_[rank] = {.link = std::move(newcomer.link), .peer = peer, .text = {}};
   deadline_ = deadline_.or_in(join.milliseconds_left / 1000.0);
   ++joined_;
@@ -250,7 +255,18 @@ void MeetingHost::time_out() {
                                meeting_.world, dropped)});
 }
 
+void MeetingHost::interrupted() {
+  const std::string text = "interrupted while " + waiting_for();
+  part({.kind = FailureKind::peer_lost, .ranks = {0}, .message = "rank 0 was " + text});
+  throw Interrupted("rank 0: " + text);
+}
+
 void MeetingHost::fail(const Failure& failure) {
+  part(failure);
+  raise(failure);
+}
+
+void MeetingHost::part(const Failure& failure) {
   const Deadline deadline = Deadline::in(kFarewellSeconds);
   std::vector<FrameLink*> links;
   for (Member& member : members_)
@@ -270,7 +286,6 @@ void MeetingHost::fail(const Failure& failure) {
       if (!link->closed()) wait_for({&wait, 1}, deadline.left());
     }
   }
-  raise(failure);
 }
 
 }  // namespace
