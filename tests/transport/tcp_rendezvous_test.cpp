@@ -4,11 +4,14 @@
 #include <sys/eventfd.h>
 
 #include <chrono>
+#include <latch>
 #include <thread>
 
 #include "base/clock.h"
 #include "expect_error.h"
 #include "transport/child_process.h"
+#include "transport/tcp/dial.h"
+#include "transport/tcp/frame_link.h"
 #include "transport/tcp_worlds.h"
 
 namespace lockstep::transport {
@@ -108,6 +111,54 @@ TEST(TcpRendezvous, EndsForThoseWhoCameWhenRankZeroIsAskedToStop) {
   });
   EXPECT_TRUE(has(message_of<Interrupted>([&] { rethrow(thrown[0]); }), "waiting for rank 2"));
   EXPECT_TRUE(has(message_of<PeerLost>([&] { rethrow(thrown[1]); }), "rank 0 was interrupted"));
+}
+
+TEST(TcpRendezvous, TurnsAwayRanksThatCannotBeAndGoesOn) {
+  const uint16_t port = free_port();
+  std::vector<std::string> log;
+  std::latch came(1);
+  const auto thrown = play(3, [&](int i) {
+    Meeting meeting = meeting_of(i == 2 ? 1 : 0, 2, port);
+    if (i == 0) meeting.log = [&](const std::string& line) { log.push_back(line); };
+    if (i == 1) {  // believes in the same world, and says it is rank 9
+      Dial dial({"127.0.0.1"}, port, "a key", {.from = 9, .purpose = Purpose::rendezvous},
+                Dial::WhenRefused::give_up);
+      while (!dial.advance()) {
+        pollfd wait = dial.waits_for();
+        wait_for({&wait, 1}, dial.patience());
+      }
+      FrameLink link(dial.take());
+      link.send(
+          FrameKind::join,
+          encode(Join{.world = 2, .pid = 1, .milliseconds_left = 10'000, .host = "elsewhere"}));
+      while (!link.receive() && !link.closed()) {
+        pollfd wait = link.waits_for();
+        wait_for({&wait, 1}, 1);
+      }
+      came.count_down();
+      return;
+    }
+    if (i == 2) came.wait();
+    meet_over_tcp(meeting);
+  });
+  expect_nothing(thrown);
+  ASSERT_EQ(log.size(), 1U);
+  EXPECT_TRUE(has(log[0], "turned rank 9 (elsewhere, pid 1) away: ranks of this job are 0 to 1"))
+      << log[0];
+}
+
+TEST(TcpRendezvous, SaysAtOnceWhereAWorkerWithAnotherKeyCameFrom) {
+  const uint16_t port = free_port();
+  std::vector<std::string> log;
+  play(2, [&](int rank) {
+    Meeting meeting = meeting_of(rank, 2, port, 1);
+    if (rank == 0) meeting.log = [&](const std::string& line) { log.push_back(line); };
+    if (rank == 1) meeting.key = "another key";
+    meet_over_tcp(meeting);
+  });
+  ASSERT_FALSE(log.empty());
+  EXPECT_TRUE(has(log[0], "turned away a worker at 127.0.0.1:")) << log[0];
+  EXPECT_TRUE(has(log[0], "another job key")) << log[0];
 }
 
 TEST(TcpRendezvous, MissingRanksAreNamedOnAllThatCame) {

@@ -56,6 +56,7 @@ class MeetingHost : public Rendezvous {
   void hear(Newcomer& newcomer);
   void admit(Newcomer& newcomer, const Join& join);
   void refuse(Newcomer& newcomer, const Failure& failure);
+  void turn_away(Newcomer& newcomer, const Failure& failure);
   void hear(Member& member);
   void hand_out(const std::vector<std::string>& texts);
   std::vector<int> missing() const;
@@ -176,12 +177,20 @@ void MeetingHost::admit(Newcomer& newcomer, const Join& join) {
                                 "{}; start all workers with one world size",
                                 peer.text(), join.world, members_[0].peer.text(), meeting_.world)});
   const auto rank = static_cast<size_t>(newcomer.rank);
-  if (rank >= members_.size() || rank == 0 || members_[rank].link)
+  if (rank >= members_.size()) {
+    tell(fmt::format("turned {} away: ranks of this job are 0 to {}", peer.text(),
+                     meeting_.world - 1));
+    return turn_away(newcomer, {.kind = FailureKind::mismatch,
+                                .ranks = {newcomer.rank},
+                                .message = fmt::format("{} is no rank of a job of {} workers",
+                                                       peer.text(), meeting_.world)});
+  }
+  if (rank == 0 || members_[rank].link)
     return refuse(newcomer, {.kind = FailureKind::mismatch,
                              .ranks = {newcomer.rank},
                              .message = fmt::format("two workers say they are rank {}: {} and {}; "
                                                     "give each its own rank from 0 to {}",
-                                                    rank, members_[rank % members_.size()].peer.text(), peer.text(),
+                                                    rank, members_[rank].peer.text(), peer.text(),
                                                     meeting_.world - 1)});
   members_[rank] = {.link = std::move(newcomer.link), .peer = peer, .text = {}};
   deadline_ = deadline_.or_in(join.milliseconds_left / 1000.0);
@@ -191,6 +200,10 @@ void MeetingHost::admit(Newcomer& newcomer, const Join& join) {
 // Before all are here it is not known who is right. Afterwards it is the newcomer who is too many.
 void MeetingHost::refuse(Newcomer& newcomer, const Failure& failure) {
   if (!all_here()) fail(failure);
+  turn_away(newcomer, failure);
+}
+
+void MeetingHost::turn_away(Newcomer& newcomer, const Failure& failure) {
   newcomer.link.send(FrameKind::failure, encode(failure));
   newcomer.link.finish();
   newcomer.deadline = Deadline::in(0);
