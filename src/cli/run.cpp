@@ -36,9 +36,9 @@ int become(const std::vector<std::string>& program, const launch::Job& job, int 
 int run(const launch::PlacementFlags& placement, const std::vector<std::string>& program) {
   if (program.empty()) throw BadInput("say what to run: lockstep run -n 2 -- PROGRAM ARGUMENTS");
   const auto processors = static_cast<int>(transport::allowed_processors().size());
-  const int threads = std::max(1, processors / std::max(1, placement.workers));
+  const int threads = std::max(1, processors / std::max(1, placement.workers()));
   return run_placed(placement, launch::Prefixed::all, [&](const launch::Job& job) {
-    return become(program, job, placement.workers, threads);
+    return become(program, job, placement.workers(), threads);
   });
 }
 

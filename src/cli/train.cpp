@@ -207,9 +207,18 @@ int work(const train::WorkerTask& task, train::TrainAsWorker train_as_worker,
   return last["event"] == "end" ? 0 : stop_exit_code();
 }
 
+// How many workers the whole job has.
+int check_placement(const TrainFlags& flags, const std::optional<launch::Job>& launched) {
+  launch::check(flags.placement);
+  if (!launched) return flags.placement.workers() * flags.placement.nodes();
+  launch::check_against(flags.placement, *launched);
+  return launched->world;
+}
+
 int train_and_tell(const TrainFlags& flags) {
   const std::optional<launch::Job> job = launch::job_from_environment();
-  const bool keeps_record = job ? job->rank == 0 : flags.placement.node_rank == 0;
+  const int workers = check_placement(flags, job);
+  const bool keeps_record = job ? job->rank == 0 : flags.placement.node_rank() == 0;
   const Recipe recipe =
       flags.resume ? recipe_to_resume(flags, keeps_record ? Record::here : Record::elsewhere)
                    : recipe_from(flags, {});
@@ -235,8 +244,7 @@ int train_and_tell(const TrainFlags& flags) {
     return work(task, train_as_worker, flags);
   };
   if (job) return start(*job);
-  if (flags.placement.workers == 1 && flags.placement.nodes == 1)
-    return start({.launcher = "nobody"});
+  if (workers == 1) return start({.launcher = "nobody"});
   return run_placed(flags.placement, launch::Prefixed::others, start);
 }
 

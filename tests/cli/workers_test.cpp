@@ -161,6 +161,28 @@ TEST_F(Workers, ThatWaitForOthersCanBeInterrupted) {
   }
 }
 
+TEST_F(Workers, OfAFlagAreNotForgottenUnderALauncher) {
+  const ScopedVariable rank("RANK", "0");
+  const ScopedVariable world("WORLD_SIZE", "2");
+  EXPECT_TRUE(refuses(train("run", {"--workers", "4"}), "--workers 4"));
+  EXPECT_TRUE(refuses(train("run", {"--nnodes", "2", "--node-rank", "1", "--master", "n:1"}),
+                      "--node-rank 1"));
+}
+
+TEST_F(Workers, AreNotLookedForInABatchScriptOfSlurm) {
+  const ScopedVariable rank("SLURM_PROCID", "0");
+  const ScopedVariable tasks("SLURM_NTASKS", "4");
+  const ScopedVariable job("SLURM_JOB_ID", "7");
+  digest(train("run", {"--workers", "2"}));
+  EXPECT_EQ(last_event(folder_ / "run", "end")["workers"], 2);
+}
+
+TEST_F(Workers, OnANodeThatIsNotThereAreRefused) {
+  EXPECT_TRUE(refuses(train("run", {"--node-rank", "3", "--master", "nosuch:1"}), "--node-rank 3"));
+  EXPECT_TRUE(
+      refuses(train("run", {"--nnodes", "2", "--master", "nosuch:1"}), "--node-rank 0 to 1"));
+}
+
 TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {
   const std::string plain = digest(train("plain", {"--workers", "2"}));
   const Words scale = {"--workers", "2", "--set", "optimizer.scale_lr_by_workers=true"};
