@@ -41,6 +41,8 @@ class Run {
  private:
   void resume_from_checkpoint();
   void load_checkpoint();
+  int64_t workers_before() const;
+  void warn(const std::string& message);
   void take_state_of_rank_0();
   void announce();
   void train_one_step();
@@ -154,16 +156,18 @@ void Run::announce() {
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
   events_.write(event);
   if (recipe_.optimizer.scale_lr_by_workers)
-    events_.write({{"event", "warning"},
-                   {"message", fmt::format("the learning rate is that of one worker times {}: with "
-                                           "another number of workers this run ends elsewhere",
-                                           setup_.group.world())}});
-  for (const std::string& key : without_effect(recipe_))
-    events_.write({{"event", "warning"}, {"message", "without effect: " + key}});
+    warn(
+        fmt::format("the learning rate is that of one worker times {}: with another number of "
+                    "workers this run ends elsewhere",
+                    setup_.group.world()));
+  for (const std::string& key : without_effect(recipe_)) warn("without effect: " + key);
   if (const auto cores = std::thread::hardware_concurrency(); recipe_.train.threads > cores)
-    events_.write({{"event", "warning"},
-                   {"message", fmt::format("train.threads is {}, but there are {} cores: slow",
-                                           recipe_.train.threads, cores)}});
+    warn(fmt::format("train.threads is {}, but there are {} cores: slow", recipe_.train.threads,
+                     cores));
+}
+
+void Run::warn(const std::string& message) {
+  events_.write({{"event", "warning"}, {"message", message}});
 }
 
 void Run::resume_from_checkpoint() {
@@ -177,19 +181,36 @@ void Run::resume_from_checkpoint() {
 
 void Run::load_checkpoint() {
   const auto loaded = checkpoints_->load_newest(*setup_.model, step_);
-  if (!loaded) return announce();
+  const int64_t before = workers_before();
+  if (!loaded) {
+    announce();
+    if (folder_->goes_on())
+      warn(fmt::format("{} has no checkpoint to go on from: this run begins again, at step 0",
+                       folder_->path().string()));
+    return;
+  }
   if (loaded->position.data_sha256 != setup_.splits.digest)
     throw BadInput(
         "{}: was trained on other data: {} has changed since; bring it back, or start a "
         "new run",
         loaded->path.string(), recipe_.data.source.name);
   announce();
-  for (const std::string& warning : loaded->warnings)
-    events_.write({{"event", "warning"}, {"message", warning}});
+  for (const std::string& warning : loaded->warnings) warn(warning);
   position_ = loaded->position;
   last_checkpoint_step_ = position_.step;
-  events_.write(
-      {{"event", "resume"}, {"step", position_.step}, {"checkpoint", loaded->path.string()}});
+  events_.write({{"event", "resume"},
+                 {"step", position_.step},
+                 {"checkpoint", loaded->path.string()},
+                 {"workers", setup_.group.world()},
+                 {"workers_before", before}});
+}
+
+// On how many workers the run was when it was stopped: nothing else remembers.
+int64_t Run::workers_before() const {
+  int64_t workers = setup_.group.world();
+  for (const Json& event : observe::read_events(folder_->events()))
+    if (event.value("event", "") == "start") workers = event.value("workers", workers);
+  return workers;
 }
 
 // Checkpoints and files of weights need not be there on other hosts.
@@ -261,11 +282,12 @@ void Run::tell_stragglers() {
   Json ranks = Json::array();
   for (const auto& [steps_late, seconds_caused] : report.ranks)
     ranks.push_back({{"steps_late", steps_late}, {"seconds_caused", seconds_caused}});
-  events_.write({{"event", "stragglers"},
-                 {"step", position_.step},
-                 {"steps", report.steps},
-                 {"ranks", ranks},
-                 {"message", report.text()}});
+  events_.write(
+      {{"event", "stragglers"},
+       {"step", position_.step},
+       {"steps", report.steps},
+       {"ranks", ranks},
+       {"message", report.text()}});
 }
 
 void Run::save_checkpoint() {

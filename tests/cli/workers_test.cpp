@@ -183,6 +183,25 @@ TEST_F(Workers, OnANodeThatIsNotThereAreRefused) {
       refuses(train("run", {"--nnodes", "2", "--master", "nosuch:1"}), "--node-rank 0 to 1"));
 }
 
+TEST_F(Workers, BeginAgainWithAWarningWhereThereIsNoCheckpoint) {
+  ASSERT_EQ(lockstep_command(train("run", {"--stop-at-step", "1"})).exit_code, 0);
+  std::filesystem::remove_all(folder_ / "run/checkpoints");
+  const Outcome outcome =
+      lockstep_command({"train", "--resume", "--out", (folder_ / "run").string()});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "no checkpoint to go on from")) << outcome.err;
+  EXPECT_TRUE(has(last_event(folder_ / "run", "warning")["message"], "at step 0"));
+}
+
+TEST_F(Workers, SayThatTheyAreOthersThanBefore) {
+  ASSERT_EQ(lockstep_command(train("run", {"--workers", "2", "--stop-at-step", "1"})).exit_code, 0);
+  const Outcome outcome =
+      lockstep_command({"train", "--resume", "--out", (folder_ / "run").string()});
+  EXPECT_TRUE(has(outcome.err, "on 1 worker now (2 before: --workers is not remembered)"))
+      << outcome.err;
+  EXPECT_EQ(last_event(folder_ / "run", "resume")["workers_before"], 2);
+}
+
 TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {
   const std::string plain = digest(train("plain", {"--workers", "2"}));
   const Words scale = {"--workers", "2", "--set", "optimizer.scale_lr_by_workers=true"};

@@ -60,6 +60,25 @@ TEST(Progress, DescribesAStepInOneLine) {
   EXPECT_EQ(describe_step(event, 5), "loss 0.2130");
 }
 
+// What is shown of one event.
+std::string shown(const Json& event) {
+  TemporaryFolder folder;
+  std::FILE* out = std::fopen((folder / "out").c_str(), "w");
+  Progress(out).show(event);
+  std::fclose(out);
+  return read_file(folder / "out");
+}
+
+TEST(Progress, SaysWhenARunGoesOnOnOtherWorkers) {
+  Json resume = {
+      {"event", "resume"}, {"step", 7}, {"checkpoint", "c"}, {"workers", 2}, {"workers_before", 2}};
+  EXPECT_EQ(shown(resume), "resuming at step 7 from c\n");
+  resume["workers_before"] = 4;
+  EXPECT_EQ(
+      shown(resume),
+      "resuming at step 7 from c, on 2 workers now (4 before: --workers is not remembered)\n");
+}
+
 TEST(Progress, PrintsPlainLinesWhenPipedAndNotOneForEveryStep) {
   TemporaryFolder folder;
   std::FILE* out = std::fopen((folder / "out").c_str(), "w");
