@@ -33,7 +33,8 @@ int exit_code_as_asked(const std::vector<launch::Ending>& endings) {
 }  // namespace
 
 int run_placed(const launch::PlacementFlags& flags, launch::Prefixed prefixed,
-               const std::function<int(const launch::Job&)>& worker) {
+               const std::function<int(const launch::Job&)>& worker,
+               const std::function<void(const launch::Ending&)>& on_failure) {
   const std::vector<launch::Job> jobs = launch::jobs_here(flags);
   const int first = jobs.front().rank;
   const auto endings = launch::run_workers(
@@ -42,6 +43,7 @@ int run_placed(const launch::PlacementFlags& flags, launch::Prefixed prefixed,
   const launch::Ending* const failure = launch::first_failure(endings);
   if (failure == nullptr) return exit_code_as_asked(endings);
   std::fputs(fmt::format("lockstep: {}\n", failure->text()).c_str(), stderr);
+  if (on_failure) on_failure(*failure);
   return failure->exit_code();
 }
 

@@ -2,17 +2,19 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/units.h"
 #include "cli/command.h"
 #include "cli/placement_flags.h"
 #include "cli/settings.h"
+#include "cli/shared_text.h"
 #include "cli/stop_signals.h"
+#include "cli/train_result.h"
 #include "cli/trainer_library.h"
 #include "launch/group.h"
 #include "launch/job.h"
@@ -65,6 +67,8 @@ struct TrainFlags {
   bool json = false;
   bool print_recipe = false;
   std::optional<int64_t> stop_at_step;
+
+  ResultFormat format() const { return json ? ResultFormat::json : ResultFormat::text; }
 };
 
 void apply_flags(Recipe& recipe, const TrainFlags& flags) {
@@ -132,53 +136,6 @@ train::RunFolder open_folder(const TrainFlags& flags, const Recipe& recipe) {
       recipe);
 }
 
-// "forward 41.2 %, backward 40.0 %, evaluation 12.9 %, other 5.9 %": of all seconds.
-std::string shares(const Json& end) {
-  const auto total = end["seconds"].get<double>();
-  Json pieces = end["spans"];
-  pieces["evaluation"] = end["evaluation_seconds"];
-  pieces["checkpoint"] = end["checkpoint_seconds"];
-  double other = total;
-  for (const auto& [name, seconds] : pieces.items()) other -= seconds.get<double>();
-  pieces["other"] = other;
-  std::vector<std::string> parts;
-  for (const auto& [name, seconds] : pieces.items())
-    if (const double share = 100 * seconds.get<double>() / total; share >= 0.05)
-      parts.push_back(fmt::format("{} {:.1f} %", name, share));
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-void print_summary(const Json& end) {
-  fmt::print("test accuracy  {:.2f} %\n", 100 * end["test_accuracy"].get<double>());
-  fmt::print("speed          {} samples/s\n",
-             format_count(end["samples_per_second"].get<int64_t>()));
-  fmt::print("time           {}: {}\n", format_duration(end["seconds"]), shares(end));
-  fmt::print("model sha256   {}\n", end["model_sha256"].get<std::string>());
-  fmt::print("files          {}\n", end["out"].get<std::string>());
-}
-
-// The result of a run that has nothing left to do, or nothing.
-std::optional<Json> finished_run(const fs::path& out) {
-  if (!fs::exists(out / "events.jsonl")) return std::nullopt;
-  const std::vector<Json> events = observe::read_events(out / "events.jsonl");
-  if (events.empty() || events.back()["event"] != "end") return std::nullopt;
-  return events.back();
-}
-
-int show_result(const Json& last, const TrainFlags& flags) {
-  const bool finished = last["event"] == "end";
-  if (flags.json)
-    fmt::print("{}\n", last.dump());
-  else if (finished)
-    print_summary(last);
-  if (finished) return 0;
-  std::fputs(
-      fmt::format("go on with:  lockstep train --resume --out {}\n", last["out"].get<std::string>())
-          .c_str(),
-      stderr);
-  return stop_exit_code();
-}
-
 train::WorkerTask task_of(const TrainFlags& flags, const Recipe& recipe, const launch::Job& job) {
   train::WorkerTask task{
       .recipe = recipe,
@@ -187,12 +144,14 @@ train::WorkerTask task_of(const TrainFlags& flags, const Recipe& recipe, const l
                             .stop = stop_descriptor()},
                 .algorithm = flags.algorithm,
                 .tell = tell},
-      .limits = {.stop = &stop_asked()},
-      .open_folder = [&flags, &recipe] { return open_folder(flags, recipe); }};
+      .limits = {.stop = &stop_asked()}};
   if (flags.verbose) task.group.tell_more = tell;
   if (flags.stop_at_step) task.limits.stop_at_step = *flags.stop_at_step;
   return task;
 }
+
+// Where a run's folder is known: told by the worker that opens it, for whoever sees it fail.
+using Opened = std::function<void(const fs::path& folder)>;
 
 int work(const train::WorkerTask& task, train::TrainAsWorker train_as_worker,
          const TrainFlags& flags) {
@@ -203,8 +162,34 @@ int work(const train::WorkerTask& task, train::TrainAsWorker train_as_worker,
     tell(error.what());
     return stop_exit_code();
   }
-  if (task.job.rank == 0) return show_result(last, flags);
+  if (task.job.rank == 0) show_result(last, flags.format());
   return last["event"] == "end" ? 0 : stop_exit_code();
+}
+
+// As a worker that no launcher of ours watches.
+int work_watched_by_nobody(const std::function<int(const Opened&)>& start) {
+  std::string out;
+  try {
+    return start([&](const fs::path& folder) { out = folder.string(); });
+  } catch (const Error& error) {
+    tell(error.what());
+    tell_failure(out, error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    tell_failure(out, error.what());
+    throw;
+  }
+}
+
+int start_workers(const TrainFlags& flags,
+                  const std::function<int(const launch::Job&, const Opened&)>& start) {
+  SharedText out;
+  return run_placed(
+      flags.placement, launch::Prefixed::others,
+      [&](const launch::Job& job) {
+        return start(job, [&](const fs::path& folder) { out.set(folder.string()); });
+      },
+      [&](const launch::Ending& failure) { tell_failure(out.get(), failure.text()); });
 }
 
 // How many workers the whole job has.
@@ -230,22 +215,29 @@ int train_and_tell(const TrainFlags& flags) {
   if (const auto end = flags.resume ? finished_run(*flags.out) : std::nullopt) {
     if (!keeps_record) return 0;
     tell(fmt::format("{} is finished", *flags.out));
-    return show_result(*end, flags);
+    show_result(*end, flags.format());
+    return 0;
   }
 
   // Both take a while, and workers started here share both.
   auto trainer = load_trainer();
   const auto data = train::load_training_data(recipe);
   const train::TrainAsWorker train_as_worker = trainer.get();
-  const auto start = [&](const launch::Job& mine) {
+  const auto start = [&](const launch::Job& mine, const Opened& opened) {
     stop_on_signals();
     train::WorkerTask task = task_of(flags, recipe, mine);
     task.data = data;
+    task.open_folder = [&] {
+      train::RunFolder folder = open_folder(flags, recipe);
+      opened(folder.path());
+      return folder;
+    };
     return work(task, train_as_worker, flags);
   };
-  if (job) return start(*job);
-  if (workers == 1) return start({.launcher = "nobody"});
-  return run_placed(flags.placement, launch::Prefixed::others, start);
+  if (!job && workers > 1) return start_workers(flags, start);
+  return work_watched_by_nobody([&](const Opened& opened) {
+    return start(job.value_or(launch::Job{.launcher = "nobody"}), opened);
+  });
 }
 
 }  // namespace

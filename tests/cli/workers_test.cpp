@@ -202,6 +202,49 @@ TEST_F(Workers, SayThatTheyAreOthersThanBefore) {
   EXPECT_EQ(last_event(folder_ / "run", "resume")["workers_before"], 2);
 }
 
+TEST_F(Workers, ThatFailSayHowToGoOnAndLeaveItInTheStory) {
+  const Words diverges = {"--set", "model.name=mlp",  "--lr",  "1e6",
+                          "--set", "train.epochs=50", "--set", "checkpoint.every_steps=1"};
+  for (const char* workers : {"1", "2"}) {
+    Words flags = diverges;
+    flags.insert(flags.end(), {"--workers", workers});
+    const Outcome outcome = lockstep_command(train(workers, flags));
+    EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+    const std::string out = (folder_ / workers).string();
+    EXPECT_TRUE(has(outcome.err, "go on with:  lockstep train --resume --out " + out + "\n"))
+        << outcome.err;
+    EXPECT_EQ(events_of(out).back()["event"], "failure");
+    EXPECT_FALSE(events_of(out).back()["message"].get<std::string>().empty());
+  }
+}
+
+TEST_F(Workers, ThatAreKilledLeaveItInTheStoryToo) {
+  Child child(train("run", {"--workers", "2", "--set", "train.epochs=1000", "--set",
+                            "checkpoint.every_steps=1"}));
+  ASSERT_TRUE(comes_to_say(child, "step "));
+  const std::string family = fmt::format("/proc/{0}/task/{0}/children", child.pid());
+  std::ifstream children(family);
+  int guardian = 0;
+  int rank_0 = 0;
+  children >> guardian >> rank_0;
+  kill(rank_0, SIGKILL);
+  const Outcome outcome = child.wait();
+  EXPECT_EQ(outcome.exit_code, 137);
+  EXPECT_TRUE(has(outcome.err, "go on with:")) << outcome.err;
+  EXPECT_TRUE(has(events_of(folder_ / "run").back()["message"], "was killed by signal 9"));
+}
+
+TEST_F(Workers, ThatStopByCtrlCHaveNotFailed) {
+  Child child(train("run", {"--workers", "2", "--set", "train.epochs=1000"}));
+  ASSERT_TRUE(comes_to_say(child, "step "));
+  kill(child.pid(), SIGINT);
+  const Outcome outcome = child.wait();
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_TRUE(has(outcome.err, "go on with:")) << outcome.err;
+  EXPECT_FALSE(has(outcome.err, "exit code")) << outcome.err;
+  EXPECT_EQ(events_of(folder_ / "run").back()["event"], "stopped");
+}
+
 TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {
   const std::string plain = digest(train("plain", {"--workers", "2"}));
   const Words scale = {"--workers", "2", "--set", "optimizer.scale_lr_by_workers=true"};
