@@ -35,6 +35,8 @@ void print_summary(const Json& end) {
   fmt::print("speed          {} samples/s\n",
              format_count(end["samples_per_second"].get<int64_t>()));
   fmt::print("time           {}: {}\n", format_duration(end["seconds"]), shares(end));
+  if (end.contains("stragglers"))
+    fmt::print("waiting        {}\n", end["stragglers"].get<std::string>());
   fmt::print("model sha256   {}\n", end["model_sha256"].get<std::string>());
   fmt::print("files          {}\n", end["out"].get<std::string>());
 }

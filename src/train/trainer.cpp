@@ -17,6 +17,7 @@
 #include "train/evaluate.h"
 #include "train/setup.h"
 #include "train/step.h"
+#include "train/waiting.h"
 
 namespace lockstep::train {
 namespace {
@@ -34,7 +35,8 @@ double highest_rate(const Recipe& recipe, int workers) {
 /// A run under way.
 class Run {
  public:
-  Run(Setup& setup, const RunFolder* folder, observe::EventLog& events);
+  Run(Setup& setup, const RunFolder* folder, observe::EventLog& events,
+      const Circumstances& circumstances);
 
   Json to_its_end(Trainer::Limits limits);
 
@@ -64,6 +66,7 @@ class Run {
   const Recipe& recipe_;
   const RunFolder* const folder_;  ///< rank 0's; nothing on other ranks
   observe::EventLog& events_;
+  const Circumstances& circumstances_;
   std::optional<Checkpoints> checkpoints_;
 
   // Moves on with every step.
@@ -74,13 +77,18 @@ class Run {
   Stopwatch since_told_;
   int64_t last_checkpoint_step_ = -1;
   parallel::Stragglers stragglers_;
+  StragglerReport all_stragglers_;  ///< since this process goes on with the run
+  Stopwatch since_begun_;
+  Stopwatch since_stragglers_;
 };
 
-Run::Run(Setup& setup, const RunFolder* folder, observe::EventLog& events)
+Run::Run(Setup& setup, const RunFolder* folder, observe::EventLog& events,
+         const Circumstances& circumstances)
     : setup_(setup),
       recipe_(setup.recipe),
       folder_(folder),
       events_(events),
+      circumstances_(circumstances),
       step_(recipe_, setup.model, setup.splits.train.shape,
             optim::Schedule(recipe_.schedule, highest_rate(recipe_, setup.group.world()),
                             setup.total_steps, setup.steps_per_epoch),
@@ -93,6 +101,8 @@ Json Run::to_its_end(Trainer::Limits limits) {
   setup_.model->train();
   setup_.loader.seek(0, position_.step);
   since_clocked_.restart();
+  since_begun_.restart();
+  since_stragglers_.restart();
   while (position_.step < setup_.total_steps) {
     if (step_.stop_agreed() || position_.step >= limits.stop_at_step) return stopped_event();
     if (limits.stop != nullptr && *limits.stop) step_.ask_to_stop();
@@ -154,6 +164,7 @@ void Run::announce() {
                 {"torch", TORCH_VERSION}};
   if (!recipe_.model.weights.empty())
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
+  event.update(circumstances_.workers);
   events_.write(event);
   if (recipe_.optimizer.scale_lr_by_workers)
     warn(
@@ -278,6 +289,8 @@ void Run::end_epoch() {
 
 void Run::tell_stragglers() {
   const StragglerReport report = stragglers_.report(setup_.group);
+  all_stragglers_ = joined(std::move(all_stragglers_), report);
+  const double seconds = since_stragglers_.restart();
   if (report.ranks.size() < 2) return;
   Json ranks = Json::array();
   for (const auto& [steps_late, seconds_caused] : report.ranks)
@@ -287,7 +300,7 @@ void Run::tell_stragglers() {
        {"step", position_.step},
        {"steps", report.steps},
        {"ranks", ranks},
-       {"message", report.text()}});
+       {"message", noticeable_waiting(report, seconds).value_or("nobody waited noticeably")}});
 }
 
 void Run::save_checkpoint() {
@@ -344,6 +357,8 @@ Json Run::end_event() {
                 {"bytes_by_kind", bytes_sent()},
                 {"spans", observe::to_json(spent.spans)},
                 {"out", out()}};
+  if (const auto waiting = noticeable_waiting(all_stragglers_, since_begun_.seconds()))
+    event["stragglers"] = *waiting;
   events_.write(event);
   return event;
 }
@@ -355,8 +370,9 @@ Trainer::Trainer(Recipe recipe, World world, std::shared_ptr<const TrainingData>
 
 Trainer::~Trainer() = default;
 
-Json Trainer::run(const RunFolder* folder, observe::EventLog& events, Limits limits) {
-  return Run(*setup_, folder, events).to_its_end(limits);
+Json Trainer::run(const RunFolder* folder, observe::EventLog& events, Limits limits,
+                  const Circumstances& circumstances) {
+  return Run(*setup_, folder, events, circumstances).to_its_end(limits);
 }
 
 }  // namespace lockstep::train

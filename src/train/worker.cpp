@@ -1,16 +1,34 @@
 #include "train/worker.h"
 
 #include <cstdio>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "observe/progress.h"
 #include "parallel/world_of.h"
+#include "transport/host.h"
 
 namespace lockstep::train {
+
+namespace {
+
+using observe::Json;
+
+// Where the others are and how they talk.
+Json about_workers(World& world, const launch::GroupOptions& options) {
+  const std::vector<std::string> hosts = world.gather(transport::host_identity());
+  return {{"nodes", std::set<std::string>(hosts.begin(), hosts.end()).size()},
+          {"algorithm", launch::algorithm_in_use(options, world.communicator())}};
+}
+
+}  // namespace
 
 observe::Json train_as_worker(const WorkerTask& task) {
   World world = world_of(launch::join_group(task.job, task.group), task.job.local_rank);
   try {
     Trainer trainer(task.recipe, world, task.data);
+    const Json about = about_workers(world, task.group);
     if (world.rank() != 0) {
       observe::EventLog nowhere;
       return trainer.run(nullptr, nowhere, task.limits);
@@ -19,7 +37,8 @@ observe::Json train_as_worker(const WorkerTask& task) {
     observe::EventLog events(folder.events());
     observe::Progress progress(stderr);
     events.listen([&](const observe::Json& event) { progress.show(event); });
-    return trainer.run(&folder, events, task.limits);
+    return trainer.run(&folder, events, task.limits,
+                       {.workers = about});
   } catch (const std::exception& error) {
     world.abort(error.what());
     throw;

@@ -118,6 +118,20 @@ TEST(Train, ResumingAFinishedRunShowsItsResultAndAddsNothing) {
   EXPECT_EQ(read_file(out + "/events.jsonl"), before);
 }
 
+TEST(Train, SummaryNamesWhoTheOthersWaitedForIfThatWasNoticeable) {
+  TemporaryFolder folder;
+  const std::string out = (folder / "run").string();
+  const Outcome first =
+      lockstep_command({"train", "--model", "logistic", "--steps", "2", "--out", out});
+  EXPECT_EQ(first.out.find("waiting"), std::string::npos) << first.out;
+  observe::Json end = observe::read_events(out + "/events.jsonl").back();
+  end["stragglers"] = "rank 1 was last in 9 of 10 steps";
+  observe::EventLog(out + "/events.jsonl").write(end);
+  const Outcome again = lockstep_command({"train", "--resume", "--out", out});
+  EXPECT_NE(again.out.find("waiting        rank 1 was last in 9 of 10 steps\n"), std::string::npos)
+      << again.out;
+}
+
 TEST(Train, EpochsOnTheCommandLineWinOverStepsInTheRecipe) {
   TemporaryFolder folder;
   const auto recipe = folder.write("r.toml", "[train]\nsteps = 3\nepochs = 9\n");

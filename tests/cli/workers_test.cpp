@@ -245,6 +245,17 @@ TEST_F(Workers, ThatStopByCtrlCHaveNotFailed) {
   EXPECT_EQ(events_of(folder_ / "run").back()["event"], "stopped");
 }
 
+TEST_F(Workers, AreNamedWithHowTheyTalk) {
+  const Outcome outcome = lockstep_command(train("run", {"--workers", "2"}));
+  EXPECT_TRUE(has(outcome.err, "2 workers over shm, all-reduce direct; ")) << outcome.err;
+  const auto start = last_event(folder_ / "run", "start");
+  EXPECT_EQ(start["algorithm"], "direct");
+  EXPECT_EQ(start["nodes"], 1);
+  const Outcome tree = lockstep_command(
+      train("tree", {"--workers", "2", "--algorithm", "tree", "--transport", "tcp"}));
+  EXPECT_TRUE(has(tree.err, "2 workers over tcp, all-reduce tree; ")) << tree.err;
+}
+
 TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {
   const std::string plain = digest(train("plain", {"--workers", "2"}));
   const Words scale = {"--workers", "2", "--set", "optimizer.scale_lr_by_workers=true"};

@@ -69,6 +69,18 @@ std::string shown(const Json& event) {
   return read_file(folder / "out");
 }
 
+TEST(Progress, NamesWorkersAndHowTheyTalkWhereThereAreSeveral) {
+  Json start = {{"event", "start"},   {"model", "mlp"},      {"workers", 4},   {"nodes", 2},
+                {"transport", "tcp"}, {"algorithm", "ring"}, {"out", "runs/a"}};
+  EXPECT_NE(shown(start).find("; 4 workers on 2 nodes over tcp, all-reduce ring; runs/a\n"),
+            std::string::npos)
+      << shown(start);
+  start["nodes"] = 1;
+  EXPECT_NE(shown(start).find("; 4 workers over tcp, all-reduce ring;"), std::string::npos);
+  start["workers"] = 1;
+  EXPECT_EQ(shown(start).find("worker"), std::string::npos) << shown(start);
+}
+
 TEST(Progress, SaysWhenARunGoesOnOnOtherWorkers) {
   Json resume = {
       {"event", "resume"}, {"step", 7}, {"checkpoint", "c"}, {"workers", 2}, {"workers_before", 2}};
