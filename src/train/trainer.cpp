@@ -58,6 +58,7 @@ class Run {
   std::string out() const { return folder_ == nullptr ? "" : folder_->path().string(); }
   Metadata about_the_model() const;
   Json bytes_sent() const;
+  Json bytes_sent_by_all();
   Json stopped_event();
   Json end_event();
 
@@ -266,6 +267,18 @@ Json Run::bytes_sent() const {
           {"other", setup_.group.bytes_sent(Cargo::Kind::other)}};
 }
 
+Json Run::bytes_sent_by_all() {
+  Json sum = bytes_sent();
+  if (setup_.group.world() == 1) return sum;
+  const std::vector<std::string> texts = setup_.group.gather_texts(sum.dump());
+  for (auto& [kind, bytes] : sum.items()) {
+    bytes = 0;
+    for (const std::string& text : texts)
+      bytes = bytes.get<int64_t>() + Json::parse(text).at(kind).get<int64_t>();
+  }
+  return sum;
+}
+
 void Run::evaluate_model() {
   events_.write({{"event", "evaluate"}, {"step", position_.step}});
   const Stopwatch stopwatch;
@@ -337,6 +350,9 @@ Json Run::stopped_event() {
 
 Json Run::end_event() {
   position_.spent.total += since_clocked_.restart();
+  const Json bytes_by_kind = bytes_sent_by_all();
+  int64_t bytes = 0;
+  for (const auto& [kind, count] : bytes_by_kind.items()) bytes += count.get<int64_t>();
   const TimeSpent& spent = position_.spent;
   Json event = {{"event", "end"},
                 {"model_sha256", model_sha256(*setup_.model)},
@@ -353,8 +369,8 @@ Json Run::end_event() {
                 {"checkpoint_seconds", spent.checkpoint},
                 {"workers", setup_.group.world()},
                 {"shards", setup_.shards.count()},
-                {"bytes_sent", setup_.group.bytes_sent()},
-                {"bytes_by_kind", bytes_sent()},
+                {"bytes_sent", bytes},
+                {"bytes_by_kind", bytes_by_kind},
                 {"spans", observe::to_json(spent.spans)},
                 {"out", out()}};
   if (const auto waiting = noticeable_waiting(all_stragglers_, since_begun_.seconds()))

@@ -256,6 +256,17 @@ TEST_F(Workers, AreNamedWithHowTheyTalk) {
   EXPECT_TRUE(has(tree.err, "2 workers over tcp, all-reduce tree; ")) << tree.err;
 }
 
+TEST_F(Workers, AreCountedTogetherInTheBytesTheySent) {
+  digest(train("run", {"--workers", "3", "--transport", "tcp", "--algorithm", "tree", "--set",
+                       "log.every_steps=1"}));
+  const auto of_rank_0 = last_event(folder_ / "run", "step")["bytes_sent"];
+  const auto end = last_event(folder_ / "run", "end");
+  EXPECT_GT(end["bytes_by_kind"]["gradients"], of_rank_0["gradients"]);
+  int64_t sum = 0;
+  for (const auto& [kind, bytes] : end["bytes_by_kind"].items()) sum += bytes.get<int64_t>();
+  EXPECT_EQ(end["bytes_sent"], sum);
+}
+
 TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {
   const std::string plain = digest(train("plain", {"--workers", "2"}));
   const Words scale = {"--workers", "2", "--set", "optimizer.scale_lr_by_workers=true"};
