@@ -144,7 +144,8 @@ train::WorkerTask task_of(const TrainFlags& flags, const Recipe& recipe, const l
                             .stop = stop_descriptor()},
                 .algorithm = flags.algorithm,
                 .tell = tell},
-      .limits = {.stop = &stop_asked()}};
+      .limits = {.stop = &stop_asked()},
+      .asked_out = flags.out.value_or("")};
   if (flags.verbose) task.group.tell_more = tell;
   if (flags.stop_at_step) task.limits.stop_at_step = *flags.stop_at_step;
   return task;

@@ -172,6 +172,7 @@ void Run::announce() {
         fmt::format("the learning rate is that of one worker times {}: with another number of "
                     "workers this run ends elsewhere",
                     setup_.group.world()));
+  for (const std::string& warning : circumstances_.warnings) warn(warning);
   for (const std::string& key : without_effect(recipe_)) warn("without effect: " + key);
   if (const auto cores = std::thread::hardware_concurrency(); recipe_.train.threads > cores)
     warn(fmt::format("train.threads is {}, but there are {} cores: slow", recipe_.train.threads,

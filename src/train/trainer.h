@@ -20,6 +20,7 @@ struct Setup;
 /// What a run tells of its surroundings, which it knows nothing of.
 struct Circumstances {
   observe::Json workers = observe::Json::object();  ///< goes into the "start" event
+  std::vector<std::string> warnings = {};           ///< told after it
 };
 
 /// Carries a recipe out in a run's folder, telling everything as events.

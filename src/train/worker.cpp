@@ -22,6 +22,19 @@ Json about_workers(World& world, const launch::GroupOptions& options) {
           {"algorithm", launch::algorithm_in_use(options, world.communicator())}};
 }
 
+// A worker on another host may have been told to write elsewhere, which it never does.
+std::vector<std::string> warnings_of_other_folders(const std::vector<std::string>& asked,
+                                                   const RunFolder& folder) {
+  std::set<std::string> told = {asked.front(), ""};
+  std::vector<std::string> warnings;
+  for (size_t rank = 1; rank < asked.size(); ++rank)
+    if (told.insert(asked[rank]).second)
+      warnings.push_back(fmt::format(
+          "rank {} was given --out {}, which is ignored: all is written by rank 0, to {}", rank,
+          asked[rank], folder.path().string()));
+  return warnings;
+}
+
 }  // namespace
 
 observe::Json train_as_worker(const WorkerTask& task) {
@@ -29,6 +42,7 @@ observe::Json train_as_worker(const WorkerTask& task) {
   try {
     Trainer trainer(task.recipe, world, task.data);
     const Json about = about_workers(world, task.group);
+    const std::vector<std::string> asked = world.gather(task.asked_out);
     if (world.rank() != 0) {
       observe::EventLog nowhere;
       return trainer.run(nullptr, nowhere, task.limits);
@@ -38,7 +52,7 @@ observe::Json train_as_worker(const WorkerTask& task) {
     observe::Progress progress(stderr);
     events.listen([&](const observe::Json& event) { progress.show(event); });
     return trainer.run(&folder, events, task.limits,
-                       {.workers = about});
+                       {.workers = about, .warnings = warnings_of_other_folders(asked, folder)});
   } catch (const std::exception& error) {
     world.abort(error.what());
     throw;

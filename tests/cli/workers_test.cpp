@@ -267,6 +267,22 @@ TEST_F(Workers, AreCountedTogetherInTheBytesTheySent) {
   EXPECT_EQ(end["bytes_sent"], sum);
 }
 
+TEST_F(Workers, WithAnotherFolderThanRankZerosAreWarned) {
+  const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
+  const ScopedVariable port("MASTER_PORT", std::to_string(20'000 + getpid() % 20'000));
+  const ScopedVariable world("WORLD_SIZE", "2");
+  const ScopedVariable rank("RANK", "0");
+  Child first(train("first", {}));
+  setenv("RANK", "1", 1);
+  Child second(train("second", {}));
+  const Outcome told = first.wait();
+  EXPECT_EQ(second.wait().exit_code, 0);
+  EXPECT_TRUE(has(told.err, "warning: rank 1 was given --out " + (folder_ / "second").string()))
+      << told.err;
+  EXPECT_EQ(events_of(folder_ / "first").front()["event"], "start");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "second"));
+}
+
 TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {
   const std::string plain = digest(train("plain", {"--workers", "2"}));
   const Words scale = {"--workers", "2", "--set", "optimizer.scale_lr_by_workers=true"};
