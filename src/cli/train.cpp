@@ -23,6 +23,7 @@
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
 #include "train/worker.h"
+#include "train/worker_count.h"
 #include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::cli {
@@ -219,6 +220,8 @@ int train_and_tell(const TrainFlags& flags) {
     show_result(*end, flags.format());
     return 0;
   }
+  // What all workers would find is found here, and told once.
+  train::check_worker_count(recipe, workers);
 
   // Both take a while, and workers started here share both.
   auto trainer = load_trainer();

@@ -144,6 +144,17 @@ bool comes_to_say(const Child& child, const std::string& text) {
   return false;
 }
 
+TEST_F(Workers, AreToldOnceWhatIsWrongForAllOfThem) {
+  const Outcome shards = lockstep_command(train("many", {"--workers", "7"}));
+  EXPECT_EQ(count_of("7 workers for 6 shards", shards.err), 1U) << shards.err;
+  EXPECT_TRUE(has(shards.err, "--shards")) << shards.err;
+  const Outcome batch =
+      lockstep_command(train("large", {"--workers", "2", "--set", "train.batch=600"}));
+  EXPECT_EQ(batch.exit_code, 2);
+  EXPECT_EQ(count_of("batch 600", batch.err), 1U) << batch.err;
+  EXPECT_EQ(count_of("\n", batch.err), 1U) << batch.err;
+}
+
 TEST_F(Workers, ThatWaitForOthersCanBeInterrupted) {
   const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
   const ScopedVariable port("MASTER_PORT", std::to_string(20'000 + getpid() % 20'000));
