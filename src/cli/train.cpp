@@ -68,6 +68,7 @@ struct TrainFlags {
   bool json = false;
   bool print_recipe = false;
   std::optional<int64_t> stop_at_step;
+  double silence = launch::ConnectOptions{}.silence_seconds;
 
   ResultFormat format() const { return json ? ResultFormat::json : ResultFormat::text; }
 };
@@ -142,6 +143,7 @@ train::WorkerTask task_of(const TrainFlags& flags, const Recipe& recipe, const l
       .recipe = recipe,
       .job = job,
       .group = {.connect = {.transport = launch::resolve_transport(flags.transport, job),
+                            .silence_seconds = flags.silence,
                             .stop = stop_descriptor()},
                 .algorithm = flags.algorithm,
                 .tell = tell},
@@ -194,6 +196,12 @@ int start_workers(const TrainFlags& flags,
       [&](const launch::Ending& failure) { tell_failure(out.get(), failure.text()); });
 }
 
+void check_flags(const TrainFlags& flags) {
+  launch::check_algorithm(flags.algorithm, flags.transport);
+  if (!(flags.silence >= 1 && flags.silence <= 1e6))
+    throw BadInput("--silence {}: expected 1 to 1e6 seconds", flags.silence);
+}
+
 // How many workers the whole job has.
 int check_placement(const TrainFlags& flags, const std::optional<launch::Job>& launched) {
   launch::check(flags.placement);
@@ -213,7 +221,7 @@ int train_and_tell(const TrainFlags& flags) {
     fmt::print("{}", to_toml(recipe));
     return 0;
   }
-  launch::check_algorithm(flags.algorithm, flags.transport);
+  check_flags(flags);
   if (const auto end = flags.resume ? finished_run(*flags.out) : std::nullopt) {
     if (!keeps_record) return 0;
     tell(fmt::format("{} is finished", *flags.out));
@@ -272,6 +280,10 @@ Command add_train(CLI::App& parent) {
   app->add_option("--stop-at-step", flags->stop_at_step, "stop there, with a checkpoint")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
+  app->add_option("--silence", flags->silence,
+                  fmt::format("until a worker that says nothing is lost (default {:g})",
+                              launch::ConnectOptions{}.silence_seconds))
+      ->type_name("SECONDS");
   app->add_flag("--print-recipe", flags->print_recipe,
                 "print the whole recipe, every key with its meaning, and train nothing");
   app->add_flag("--verbose", flags->verbose, "say what --algorithm auto measured");

@@ -294,6 +294,11 @@ TEST_F(Workers, WithAnotherFolderThanRankZerosAreWarned) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "second"));
 }
 
+TEST_F(Workers, MayBeSilentForAsLongAsAsked) {
+  digest(train("run", {"--workers", "2", "--silence", "60"}));
+  EXPECT_TRUE(refuses(train("other", {"--silence", "0"}), "--silence 0: expected 1 to 1e6"));
+}
+
 TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {
   const std::string plain = digest(train("plain", {"--workers", "2"}));
   const Words scale = {"--workers", "2", "--set", "optimizer.scale_lr_by_workers=true"};
