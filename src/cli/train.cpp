@@ -198,6 +198,8 @@ int start_workers(const TrainFlags& flags,
 
 void check_flags(const TrainFlags& flags) {
   launch::check_algorithm(flags.algorithm, flags.transport);
+  if (flags.stop_at_step && *flags.stop_at_step < 1)
+    throw BadInput("--stop-at-step {}: expected 1 or more", *flags.stop_at_step);
   if (!(flags.silence >= 1 && flags.silence <= 1e6))
     throw BadInput("--silence {}: expected 1 to 1e6 seconds", flags.silence);
 }
@@ -278,8 +280,7 @@ Command add_train(CLI::App& parent) {
       ->type_name("DIR");
   app->add_flag("--resume", flags->resume, "go on with the run in --out from its last checkpoint");
   app->add_option("--stop-at-step", flags->stop_at_step, "stop there, with a checkpoint")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->type_name("N");
   app->add_option("--silence", flags->silence,
                   fmt::format("until a worker that says nothing is lost (default {:g})",
                               launch::ConnectOptions{}.silence_seconds))

@@ -27,6 +27,7 @@ TEST(CommandLine, HelpOfEveryCommandHasExamples) {
                                                   {"data", "get"},
                                                   {"data", "check"},
                                                   {"explain"},
+                                                  {"run"},
                                                   {"bench"}}) {
     std::vector<std::string> arguments = command;
     arguments.emplace_back("--help");
@@ -62,6 +63,8 @@ TEST(CommandLine, RefusesBadValuesAndSuggestsTheNearest) {
   EXPECT_TRUE(refuses({"train", "--weights", "/"}, "not a regular file"));
   EXPECT_TRUE(refuses({"train", "data", "list"}, "unexpected word 'list'"));
   EXPECT_TRUE(refuses({"train", "--resume"}, "--out"));
+  EXPECT_TRUE(refuses({"train", "--stop-at-step", "0"}, "--stop-at-step 0: expected 1 or more\n"));
+  EXPECT_TRUE(refuses({"train", "--batch", "1", "--batch", "2"}, "--batch: given more than once"));
 }
 
 TEST(CommandLine, ABadValueLeavesNoFolderBehind) {

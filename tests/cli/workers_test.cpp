@@ -326,7 +326,17 @@ TEST(Run, RefusesWhatCannotBe) {
             std::string::npos);
   EXPECT_NE(lockstep_command({"run", "--nnodes", "2", "--", "true"}).err.find("--master"),
             std::string::npos);
-  EXPECT_EQ(lockstep_command({"run", "--", "/no/such/program"}).exit_code, 2);
+  EXPECT_TRUE(refuses({"run", "-n", "2", "ls", "/x"}, "lockstep run -n 2 -- ls /x"));
+}
+
+TEST(Run, OfAProgramThatCannotBeStartedEndsAsAShellDoes) {
+  const Outcome missing = lockstep_command({"run", "-n", "2", "--", "/no/such/program"});
+  EXPECT_EQ(missing.exit_code, 127);
+  EXPECT_EQ(missing.err,
+            "lockstep: /no/such/program: cannot be started: No such file or directory\n");
+  EXPECT_EQ(lockstep_command({"run", "--", "no-such-program"}).exit_code, 127);
+  EXPECT_EQ(lockstep_command({"run", "--", "/etc/passwd"}).exit_code, 126);
+  EXPECT_EQ(lockstep_command({"run", "--", "/etc"}).exit_code, 126);
 }
 
 }  // namespace
