@@ -232,7 +232,7 @@ int bench(BenchFlags flags) {
   if (flags.transport == "mpi" || flags.transport == "hybrid-mpi")
     throw BadInput("--transport {}: start it by mpirun, as in: mpirun -n {} lockstep bench {} ...",
                    flags.transport, workers, flags.operation);
-  return run_placed({.workers = workers}, launch::Prefixed::others,
+  return run_placed({.asked_workers = workers}, launch::Prefixed::others,
                     [&](const launch::Job& mine) { return work(flags, task, mine); });
 }
 

@@ -48,7 +48,18 @@ void refuse_unknown_words(const CLI::App& app) {
   const std::vector<std::string> commands = commands_of(app);
   if (!commands.empty())
     throw BadInput("no such command '{}'{}{}", word, did_you_mean(word, commands), help);
+  if (app.get_name() == "run")
+    throw BadInput(
+        "unexpected word '{}': put -- before the program, as in: lockstep run -n 2 -- {}", word,
+        fmt::join(words, " "));
   throw BadInput("unexpected word '{}'{}", word, help);
+}
+
+// "--batch: At Most 1 required but received 2" is how CLI11 says that a flag came twice.
+std::string in_our_words(const std::string& complaint) {
+  const size_t twice = complaint.find(": At Most 1 required");
+  if (twice == std::string::npos) return complaint;
+  return fmt::format("{}: given more than once; say which you mean", complaint.substr(0, twice));
 }
 
 // Takes the words after the first -- off: they are somebody else's.
@@ -81,6 +92,8 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);
+  } catch (const CLI::ArgumentMismatch& error) {
+    throw BadInput("{}", in_our_words(error.what()));
   } catch (const CLI::ParseError& error) {
     throw BadInput("{}", error.what());
   }

@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,19 @@
 namespace lockstep::cli {
 namespace {
 
+// With the exit codes of a shell: 127 where there is no such program, 126 where it does not start.
+class CannotBeStarted : public Error {
+ public:
+  CannotBeStarted(const std::string& program, int cause)
+      : Error(fmt::format("{}: cannot be started: {}", program, std::strerror(cause))),
+        exit_code_(cause == ENOENT || cause == ENOTDIR ? 127 : 126) {}
+
+  int exit_code() const override { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
 // Never returns: the process becomes the program.
 int become(const std::vector<std::string>& program, const launch::Job& job, int local_world,
            int threads) {
@@ -30,15 +45,31 @@ int become(const std::vector<std::string>& program, const launch::Job& job, int 
   for (const std::string& word : program) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   execvp(words[0], words.data());
-  throw BadInput("{}: cannot be started: {}", program[0], std::strerror(errno));
+  throw CannotBeStarted(program[0], errno);
+}
+
+// Whether there is such a program can be told once, before there are workers.
+void find_program(const std::string& name) {
+  if (name.find('/') == std::string::npos) {
+    const char* const path = std::getenv("PATH");
+    std::istringstream folders(path == nullptr ? "/bin:/usr/bin" : path);
+    for (std::string folder; std::getline(folders, folder, ':');)
+      if (access(fmt::format("{}/{}", folder.empty() ? "." : folder, name).c_str(), X_OK) == 0)
+        return;
+    throw CannotBeStarted(name, ENOENT);
+  }
+  if (std::filesystem::is_directory(name)) throw CannotBeStarted(name, EISDIR);
+  if (access(name.c_str(), X_OK) != 0) throw CannotBeStarted(name, errno);
 }
 
 int run(const launch::PlacementFlags& placement, const std::vector<std::string>& program) {
   if (program.empty()) throw BadInput("say what to run: lockstep run -n 2 -- PROGRAM ARGUMENTS");
+  launch::check(placement);
+  find_program(program.front());
   const auto processors = static_cast<int>(transport::allowed_processors().size());
-  const int threads = std::max(1, processors / std::max(1, placement.workers));
+  const int threads = std::max(1, processors / std::max(1, placement.workers()));
   return run_placed(placement, launch::Prefixed::all, [&](const launch::Job& job) {
-    return become(program, job, placement.workers, threads);
+    return become(program, job, placement.workers(), threads);
   });
 }
 
@@ -56,9 +87,9 @@ Command add_run(CLI::App& parent, std::vector<std::string> program) {
       "LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Lines of its output get the rank in front. When a\n"
       "worker fails the others are ended; Ctrl-C ends all.\n"
       "Examples:\n"
-      "  lockstep run -n 2 -- ./mnist_ddp --epochs 3\n"
-      "  LOCKSTEP_JOB_KEY=... lockstep run -n 4 --nnodes 2 --node-rank 0 --master node1:29500 -- "
-      "./mnist_ddp");
+      "  lockstep run -n 2 -- build/examples/mnist_ddp ~/.local/share/lockstep/mnist\n"
+      "  LOCKSTEP_JOB_KEY=... lockstep run -n 4 --nnodes 2 --node-rank 0 --master node1:29500 \\\n"
+      "    -- ./my_program");
   return {app, [flags, program = std::move(program)] { return run(*flags, program); }};
 }
 

@@ -1,19 +1,20 @@
 #include <fmt/format.h>
 
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/units.h"
 #include "cli/command.h"
 #include "cli/placement_flags.h"
 #include "cli/settings.h"
+#include "cli/shared_text.h"
+#include "cli/stop_signals.h"
+#include "cli/train_result.h"
 #include "cli/trainer_library.h"
 #include "launch/group.h"
 #include "launch/job.h"
@@ -22,32 +23,14 @@
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
 #include "train/worker.h"
+#include "train/worker_count.h"
+#include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
 using observe::Json;
-
-// Signal handlers can reach nothing else.
-std::atomic<bool> stop_asked = false;
-std::atomic<int> stop_signal = 0;
-static_assert(std::atomic<int>::is_always_lock_free);
-
-void ask_to_stop(int signal) {
-  stop_asked = true;
-  stop_signal = signal;
-}
-
-// The first Ctrl-C (or SIGTERM) ends the run with a checkpoint; a second one kills it.
-void stop_on_signals() {
-  struct sigaction action = {};
-  action.sa_handler = ask_to_stop;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // a viewer that went away is no reason to stop training
-}
 
 void tell(const std::string& message) {
   std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
@@ -85,6 +68,9 @@ struct TrainFlags {
   bool json = false;
   bool print_recipe = false;
   std::optional<int64_t> stop_at_step;
+  double silence = launch::ConnectOptions{}.silence_seconds;
+
+  ResultFormat format() const { return json ? ResultFormat::json : ResultFormat::text; }
 };
 
 void apply_flags(Recipe& recipe, const TrainFlags& flags) {
@@ -152,79 +138,84 @@ train::RunFolder open_folder(const TrainFlags& flags, const Recipe& recipe) {
       recipe);
 }
 
-// "forward 41.2 %, backward 40.0 %, evaluation 12.9 %, other 5.9 %": of all seconds.
-std::string shares(const Json& end) {
-  const auto total = end["seconds"].get<double>();
-  Json pieces = end["spans"];
-  pieces["evaluation"] = end["evaluation_seconds"];
-  pieces["checkpoint"] = end["checkpoint_seconds"];
-  double other = total;
-  for (const auto& [name, seconds] : pieces.items()) other -= seconds.get<double>();
-  pieces["other"] = other;
-  std::vector<std::string> parts;
-  for (const auto& [name, seconds] : pieces.items())
-    if (const double share = 100 * seconds.get<double>() / total; share >= 0.05)
-      parts.push_back(fmt::format("{} {:.1f} %", name, share));
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-void print_summary(const Json& end) {
-  fmt::print("test accuracy  {:.2f} %\n", 100 * end["test_accuracy"].get<double>());
-  fmt::print("speed          {} samples/s\n",
-             format_count(end["samples_per_second"].get<int64_t>()));
-  fmt::print("time           {}: {}\n", format_duration(end["seconds"]), shares(end));
-  fmt::print("model sha256   {}\n", end["model_sha256"].get<std::string>());
-  fmt::print("files          {}\n", end["out"].get<std::string>());
-}
-
-// The result of a run that has nothing left to do, or nothing.
-std::optional<Json> finished_run(const fs::path& out) {
-  if (!fs::exists(out / "events.jsonl")) return std::nullopt;
-  const std::vector<Json> events = observe::read_events(out / "events.jsonl");
-  if (events.empty() || events.back()["event"] != "end") return std::nullopt;
-  return events.back();
-}
-
-int show_result(const Json& last, const TrainFlags& flags) {
-  const bool finished = last["event"] == "end";
-  if (flags.json)
-    fmt::print("{}\n", last.dump());
-  else if (finished)
-    print_summary(last);
-  if (finished) return 0;
-  std::fputs(
-      fmt::format("go on with:  lockstep train --resume --out {}\n", last["out"].get<std::string>())
-          .c_str(),
-      stderr);
-  return stop_signal == 0 ? 0 : 128 + stop_signal;
-}
-
 train::WorkerTask task_of(const TrainFlags& flags, const Recipe& recipe, const launch::Job& job) {
   train::WorkerTask task{
       .recipe = recipe,
       .job = job,
-      .group = {.connect = {.transport = launch::resolve_transport(flags.transport, job)},
+      .group = {.connect = {.transport = launch::resolve_transport(flags.transport, job),
+                            .silence_seconds = flags.silence,
+                            .stop = stop_descriptor()},
                 .algorithm = flags.algorithm,
                 .tell = tell},
-      .limits = {.stop = &stop_asked},
-      .open_folder = [&flags, &recipe] { return open_folder(flags, recipe); }};
+      .limits = {.stop = &stop_asked()},
+      .asked_out = flags.out.value_or("")};
   if (flags.verbose) task.group.tell_more = tell;
   if (flags.stop_at_step) task.limits.stop_at_step = *flags.stop_at_step;
   return task;
 }
 
+// Where a run's folder is known: told by the worker that opens it, for whoever sees it fail.
+using Opened = std::function<void(const fs::path& folder)>;
+
 int work(const train::WorkerTask& task, train::TrainAsWorker train_as_worker,
          const TrainFlags& flags) {
-  stop_on_signals();
   Json last;
-  train_as_worker(task, last);
-  if (task.job.rank == 0) return show_result(last, flags);
-  return last["event"] == "end" || stop_signal == 0 ? 0 : 128 + stop_signal;
+  try {
+    train_as_worker(task, last);
+  } catch (const transport::Interrupted& error) {
+    tell(error.what());
+    return stop_exit_code();
+  }
+  if (task.job.rank == 0) show_result(last, flags.format());
+  return last["event"] == "end" ? 0 : stop_exit_code();
+}
+
+// As a worker that no launcher of ours watches.
+int work_watched_by_nobody(const std::function<int(const Opened&)>& start) {
+  std::string out;
+  try {
+    return start([&](const fs::path& folder) { out = folder.string(); });
+  } catch (const Error& error) {
+    tell(error.what());
+    tell_failure(out, error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    tell_failure(out, error.what());
+    throw;
+  }
+}
+
+int start_workers(const TrainFlags& flags,
+                  const std::function<int(const launch::Job&, const Opened&)>& start) {
+  SharedText out;
+  return run_placed(
+      flags.placement, launch::Prefixed::others,
+      [&](const launch::Job& job) {
+        return start(job, [&](const fs::path& folder) { out.set(folder.string()); });
+      },
+      [&](const launch::Ending& failure) { tell_failure(out.get(), failure.text()); });
+}
+
+void check_flags(const TrainFlags& flags) {
+  launch::check_algorithm(flags.algorithm, flags.transport);
+  if (flags.stop_at_step && *flags.stop_at_step < 1)
+    throw BadInput("--stop-at-step {}: expected 1 or more", *flags.stop_at_step);
+  if (!(flags.silence >= 1 && flags.silence <= 1e6))
+    throw BadInput("--silence {}: expected 1 to 1e6 seconds", flags.silence);
+}
+
+// How many workers the whole job has.
+int check_placement(const TrainFlags& flags, const std::optional<launch::Job>& launched) {
+  launch::check(flags.placement);
+  if (!launched) return flags.placement.workers() * flags.placement.nodes();
+  launch::check_against(flags.placement, *launched);
+  return launched->world;
 }
 
 int train_and_tell(const TrainFlags& flags) {
   const std::optional<launch::Job> job = launch::job_from_environment();
-  const bool keeps_record = job ? job->rank == 0 : flags.placement.node_rank == 0;
+  const int workers = check_placement(flags, job);
+  const bool keeps_record = job ? job->rank == 0 : flags.placement.node_rank() == 0;
   const Recipe recipe =
       flags.resume ? recipe_to_resume(flags, keeps_record ? Record::here : Record::elsewhere)
                    : recipe_from(flags, {});
@@ -232,26 +223,35 @@ int train_and_tell(const TrainFlags& flags) {
     fmt::print("{}", to_toml(recipe));
     return 0;
   }
-  launch::check_algorithm(flags.algorithm, flags.transport);
+  check_flags(flags);
   if (const auto end = flags.resume ? finished_run(*flags.out) : std::nullopt) {
     if (!keeps_record) return 0;
     tell(fmt::format("{} is finished", *flags.out));
-    return show_result(*end, flags);
+    show_result(*end, flags.format());
+    return 0;
   }
+  // What all workers would find is found here, and told once.
+  train::check_worker_count(recipe, workers);
 
   // Both take a while, and workers started here share both.
   auto trainer = load_trainer();
   const auto data = train::load_training_data(recipe);
   const train::TrainAsWorker train_as_worker = trainer.get();
-  const auto start = [&](const launch::Job& mine) {
+  const auto start = [&](const launch::Job& mine, const Opened& opened) {
+    stop_on_signals();
     train::WorkerTask task = task_of(flags, recipe, mine);
     task.data = data;
+    task.open_folder = [&] {
+      train::RunFolder folder = open_folder(flags, recipe);
+      opened(folder.path());
+      return folder;
+    };
     return work(task, train_as_worker, flags);
   };
-  if (job) return start(*job);
-  if (flags.placement.workers == 1 && flags.placement.nodes == 1)
-    return start({.launcher = "nobody"});
-  return run_placed(flags.placement, launch::Prefixed::others, start);
+  if (!job && workers > 1) return start_workers(flags, start);
+  return work_watched_by_nobody([&](const Opened& opened) {
+    return start(job.value_or(launch::Job{.launcher = "nobody"}), opened);
+  });
 }
 
 }  // namespace
@@ -280,8 +280,11 @@ Command add_train(CLI::App& parent) {
       ->type_name("DIR");
   app->add_flag("--resume", flags->resume, "go on with the run in --out from its last checkpoint");
   app->add_option("--stop-at-step", flags->stop_at_step, "stop there, with a checkpoint")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->type_name("N");
+  app->add_option("--silence", flags->silence,
+                  fmt::format("until a worker that says nothing is lost (default {:g})",
+                              launch::ConnectOptions{}.silence_seconds))
+      ->type_name("SECONDS");
   app->add_flag("--print-recipe", flags->print_recipe,
                 "print the whole recipe, every key with its meaning, and train nothing");
   app->add_flag("--verbose", flags->verbose, "say what --algorithm auto measured");

@@ -21,12 +21,7 @@ void require_whole(const Dataset& dataset) {
 }
 
 void require_usable(const Dataset& dataset, const LoaderOptions& options) {
-  if (options.batch < 1) throw BadInput("batch {}: expected at least 1", options.batch);
-  if (options.batch > dataset.size())
-    throw BadInput(
-        "batch {}: larger than the training set of {} samples; use a batch of at most "
-        "{}, or more data",
-        options.batch, dataset.size(), dataset.size());
+  check_batch(options.batch, dataset);
   const Share& share = options.share;
   if (share.first < 0 || share.first >= share.end || share.end > share.of)
     throw BadInput("share {} .. {} of {}: expected slices of the batch", share.first, share.end,
@@ -37,6 +32,15 @@ void require_usable(const Dataset& dataset, const LoaderOptions& options) {
 }
 
 }  // namespace
+
+void check_batch(int64_t batch, const Dataset& dataset) {
+  if (batch < 1) throw BadInput("batch {}: expected at least 1", batch);
+  if (batch > dataset.size())
+    throw BadInput(
+        "batch {}: larger than the training set of {} samples; use a batch of at most "
+        "{}, or more data",
+        batch, dataset.size(), dataset.size());
+}
 
 class Loader::Pipeline {
  public:

@@ -68,6 +68,9 @@ struct Batch {
 /// The sample order of an epoch: a permutation of 0 .. size-1 keyed by (seed, epoch).
 std::vector<int64_t> epoch_order(int64_t size, Order order, uint64_t seed, int64_t epoch);
 
+/// Throws BadInput for a batch that a data set does not have.
+void check_batch(int64_t batch, const Dataset& dataset);
+
 /// An endless stream of batches, epoch after epoch, prepared in a background thread.
 ///
 ///     Loader loader(splits.train, options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/nearest.h"
+#include "launch/report.h"
 #include "lockstep/error.h"
 #include "transport/alone.h"
 #include "transport/host.h"
@@ -29,7 +30,8 @@ std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options) 
                                      .host = job.master_host,
                                      .port = job.master_port,
                                      .key = job.key,
-                                     .seconds = options.meeting_seconds});
+                                     .seconds = options.meeting_seconds,
+                                     .stop = options.stop});
   auto all = transport::mpi_rendezvous({.connect_seconds = options.meeting_seconds});
   if (all->world() != job.world || all->rank() != job.rank)
     throw BadInput(
@@ -76,7 +78,9 @@ std::string resolve_transport(const std::string& name, const Job& job) {
 std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options) {
   check_transport(options.transport);
   if (job.world == 1 && !uses_mpi(options.transport)) return transport::connect_alone();
+  tell_launcher(job.rank, Stage::meeting);
   const std::unique_ptr<Rendezvous> all = meet(job, options);
+  tell_launcher(job.rank, Stage::met);
   agree_on(options, *all);
   const transport::ShmOptions shm{.silence_seconds = options.silence_seconds};
   const transport::TcpOptions tcp{.key = job.key,

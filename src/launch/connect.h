@@ -26,6 +26,7 @@ struct ConnectOptions {
   int streams = 1;              ///< TCP connections for every pair of ranks
   double silence_seconds = 10;  ///< until a host that says nothing is lost
   double meeting_seconds = 60;  ///< for all workers to come
+  int stop = -1;                ///< readable once this worker is asked to stop meeting
   Facts facts = {};             ///< what all must hold alike, besides all of the above
 };
 

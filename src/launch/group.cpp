@@ -36,4 +36,10 @@ std::unique_ptr<Communicator> join_group(const Job& job, const GroupOptions& opt
   return group;
 }
 
+std::string algorithm_in_use(const GroupOptions& options, Communicator& group) {
+  if (options.algorithm != "auto" || group.transport().shared_board() == nullptr)
+    return options.algorithm;
+  return collective::name_of(Algorithm::direct);
+}
+
 }  // namespace lockstep::launch

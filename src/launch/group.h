@@ -27,6 +27,9 @@ struct GroupOptions {
 /// what `connect` throws; BadInput for an algorithm that does not exist or does not fit.
 std::unique_ptr<collective::Communicator> join_group(const Job& job, const GroupOptions& options);
 
+/// Which all-reduce a group uses: its name, or "auto" where that depends on the bytes.
+std::string algorithm_in_use(const GroupOptions& options, collective::Communicator& group);
+
 /// Throws BadInput for an algorithm that is neither "auto" nor a name, or that `transport` does not
 /// have.
 void check_algorithm(const std::string& algorithm, const std::string& transport);

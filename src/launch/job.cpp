@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <string_view>
 
 #include "lockstep/error.h"
 
@@ -59,6 +60,22 @@ void refuse_half_a_job() {
                  has_rank ? torchrun.world : torchrun.rank);
 }
 
+// Slurm numbers the one process of a batch script, or of an interactive shell, as if it were a
+// task. Only in a step of srun's own is there one process a task; those others have no step's
+// number, or one of the last sixteen.
+bool is_started_by_srun() {
+  constexpr uint32_t kFirstSpecialStep = 0xfffffff0;
+  const std::string text = variable("SLURM_STEP_ID");
+  uint32_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  return error == std::errc() && end == text.data() + text.size() && step < kFirstSpecialStep;
+}
+
+bool says_who_this_is(const Launcher& launcher) {
+  if (!is_set(launcher.rank) || !is_set(launcher.world)) return false;
+  return std::string_view(launcher.rank) != "SLURM_PROCID" || is_started_by_srun();
+}
+
 // Two jobs that Slurm puts on one node must not meet.
 int master_port() {
   constexpr int kPortsForJobs = 1000;
@@ -85,7 +102,7 @@ std::optional<Job> job_from_environment() {
   constexpr int kMostRanks = 1 << 16;
   refuse_half_a_job();
   for (const Launcher& launcher : kLaunchers) {
-    if (!is_set(launcher.rank) || !is_set(launcher.world)) continue;
+    if (!says_who_this_is(launcher)) continue;
     Job job{.launcher = launcher.name, .by_mpi = launcher.by_mpi};
     job.world = number(launcher.world, 1, kMostRanks);
     job.rank = number(launcher.rank, 0, job.world - 1);

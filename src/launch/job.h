@@ -19,9 +19,9 @@ struct Job {
 };
 
 /// What the launcher left in the environment, in this order: torchrun's RANK, WORLD_SIZE, ...; Open
-/// MPI's OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; Slurm's SLURM_PROCID, SLURM_NTASKS, ... Nothing
-/// where there is no launcher. Throws BadInput for values that cannot be, and where only one of
-/// RANK and WORLD_SIZE is there.
+/// MPI's OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; Slurm's SLURM_PROCID, SLURM_NTASKS, ... of what
+/// srun started. Nothing where there is no launcher, as in a batch script itself. Throws BadInput
+/// for values that cannot be, and where only one of RANK and WORLD_SIZE is there.
 ///
 /// The address of rank 0 is MASTER_ADDR and MASTER_PORT; if not said, under Slurm the first host of
 /// the job and a port that depends on the job's number, elsewhere this host and 29500. The key is

@@ -16,24 +16,12 @@ namespace {
 constexpr size_t kTailLines = 12;
 constexpr size_t kLongestLine = size_t{64} << 10;  // longer ones are cut, so that memory is bounded
 
-void write_all(int stream, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(stream, text.data(), text.size());
-    if (written < 0 && errno == EAGAIN) {
-      pollfd until_it_takes_more{stream, POLLOUT, 0};
-      poll(&until_it_takes_more, 1, -1);
-      continue;
-    }
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return;  // nobody reads it any more, which is no reason to stop a job
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-}
+constexpr size_t kPumped = size_t{64} << 10;
 
 }  // namespace
 
-OutputLine::OutputLine(int stream, std::string prefix)
-    : stream_(stream), prefix_(std::move(prefix)) {
+OutputLine::OutputLine(int stream, Outlet& outlet, std::string prefix)
+    : stream_(stream), outlet_(&outlet), prefix_(std::move(prefix)) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw Error(
@@ -50,6 +38,7 @@ OutputLine::~OutputLine() {
 
 OutputLine::OutputLine(OutputLine&& other) noexcept
     : stream_(other.stream_),
+      outlet_(other.outlet_),
       prefix_(std::move(other.prefix_)),
       read_end_(std::exchange(other.read_end_, -1)),
       write_end_(std::exchange(other.write_end_, -1)),
@@ -65,21 +54,29 @@ void OutputLine::close_worker_end() {
 }
 
 void OutputLine::pump() {
+  if (wanted()) read_at_most(kPumped);
+}
+
+// No more than a pipe holds: what the worker left behind may go on writing.
+void OutputLine::finish() {
+  if (read_end_ >= 0) read_at_most(static_cast<size_t>(fcntl(read_end_, F_GETPIPE_SZ)));
+  end();
+}
+
+void OutputLine::read_at_most(size_t bytes) {
   char piece[16 * 1024];
-  while (open()) {
+  for (size_t taken = 0; taken < bytes;) {
     const ssize_t count = read(read_end_, piece, sizeof piece);
-    if (count > 0) {
-      pass_on({piece, static_cast<size_t>(count)});
-    } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
-      close(std::exchange(read_end_, -1));
-      flush();
-    } else if (errno == EAGAIN) {
-      return;
-    }
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count <= 0) return end();
+    taken += static_cast<size_t>(count);
+    pass_on({piece, static_cast<size_t>(count)});
   }
 }
 
-void OutputLine::flush() {
+void OutputLine::end() {
+  if (read_end_ >= 0) close(std::exchange(read_end_, -1));
   if (!rest_.empty()) write_line(std::exchange(rest_, {}));
 }
 
@@ -94,7 +91,7 @@ void OutputLine::pass_on(std::string_view text) {
 }
 
 void OutputLine::write_line(std::string_view line) {
-  write_all(stream_, fmt::format("{}{}\n", prefix_, line));
+  outlet_->put(fmt::format("{}{}\n", prefix_, line));
   tail_.emplace_back(line);
   if (tail_.size() > kTailLines) tail_.pop_front();
 }

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <random>
 
-#include "launch/workers.h"
+#include "launch/free_port.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
@@ -16,17 +17,6 @@ constexpr int kMostWorkers = 256;
 constexpr int kMostNodes = 4096;
 constexpr uint16_t kUsualPort = 29500;
 
-void check(const PlacementFlags& flags) {
-  if (flags.workers < 1 || flags.workers > kMostWorkers)
-    throw BadInput("--workers {}: expected 1 to {}", flags.workers, kMostWorkers);
-  if (flags.nodes < 1 || flags.nodes > kMostNodes)
-    throw BadInput("--nnodes {}: expected 1 to {}", flags.nodes, kMostNodes);
-  if (flags.node_rank < 0 || flags.node_rank >= flags.nodes)
-    throw BadInput("--node-rank {}: expected 0 to {}", flags.node_rank, flags.nodes - 1);
-  if (flags.nodes > 1 && flags.master.empty())
-    throw BadInput("--nnodes {}: say where node 0 is, --master HOST:PORT", flags.nodes);
-}
-
 std::string random_key() {
   std::random_device device;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
@@ -35,11 +25,11 @@ std::string random_key() {
 std::string key_for(const PlacementFlags& flags) {
   const char* const given = std::getenv("LOCKSTEP_JOB_KEY");
   if (given != nullptr && *given != '\0') return given;
-  if (flags.nodes > 1)
+  if (flags.nodes() > 1)
     throw BadInput(
         "--nnodes {}: set LOCKSTEP_JOB_KEY to a secret, the same on all nodes: who knows it can "
         "join the job",
-        flags.nodes);
+        flags.nodes());
   return random_key();
 }
 
@@ -67,6 +57,39 @@ Address parse_master(const std::string& text) {
 
 }  // namespace
 
+void check(const PlacementFlags& flags) {
+  if (flags.workers() < 1 || flags.workers() > kMostWorkers)
+    throw BadInput("--workers {}: expected 1 to {}", flags.workers(), kMostWorkers);
+  if (flags.nodes() < 1 || flags.nodes() > kMostNodes)
+    throw BadInput("--nnodes {}: expected 1 to {}", flags.nodes(), kMostNodes);
+  if (flags.node_rank() < 0 || flags.node_rank() >= flags.nodes())
+    throw BadInput("--node-rank {}: expected 0 to {}{}", flags.node_rank(), flags.nodes() - 1,
+                   flags.asked_nodes ? "" : "; say how many nodes there are, --nnodes N");
+  if (flags.nodes() == 1) return;
+  if (flags.master.empty())
+    throw BadInput("--nnodes {}: say where node 0 is, --master HOST:PORT", flags.nodes());
+  if (!flags.asked_node_rank)
+    throw BadInput("--nnodes {}: say which of them this is, --node-rank 0 to {}", flags.nodes(),
+                   flags.nodes() - 1);
+}
+
+void check_against(const PlacementFlags& flags, const Job& launched) {
+  const bool other_world = (flags.asked_workers || flags.asked_nodes) &&
+                           flags.workers() * flags.nodes() != launched.world;
+  const bool other_node = flags.asked_node_rank &&
+                          launched.rank / std::max(1, flags.workers()) != *flags.asked_node_rank;
+  if (!other_world && !other_node && flags.master.empty()) return;
+  throw BadInput(
+      "--{}: {} started this process as rank {} of {}, at {}:{}; leave --workers, --nnodes, "
+      "--node-rank and --master to it, or unset its variables",
+      other_world  ? fmt::format("workers {} --nnodes {}", flags.workers(), flags.nodes())
+      : other_node ? fmt::format("node-rank {}", flags.node_rank())
+                   : fmt::format("master {}", flags.master),
+      launched.launcher == "torchrun's variables" ? "the launcher (RANK, WORLD_SIZE)"
+                                                  : launched.launcher,
+      launched.rank, launched.world, launched.master_host, launched.master_port);
+}
+
 std::vector<Job> jobs_here(const PlacementFlags& flags) {
   check(flags);
   const Address master = flags.master.empty()
@@ -74,9 +97,9 @@ std::vector<Job> jobs_here(const PlacementFlags& flags) {
                              : parse_master(flags.master);
   const std::string key = key_for(flags);
   std::vector<Job> jobs;
-  for (int local = 0; local < flags.workers; ++local)
-    jobs.push_back({.rank = flags.node_rank * flags.workers + local,
-                    .world = flags.nodes * flags.workers,
+  for (int local = 0; local < flags.workers(); ++local)
+    jobs.push_back({.rank = flags.node_rank() * flags.workers() + local,
+                    .world = flags.nodes() * flags.workers(),
                     .local_rank = local,
                     .master_host = master.host,
                     .master_port = master.port,

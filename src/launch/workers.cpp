@@ -1,17 +1,15 @@
 #include "launch/workers.h"
 
-#include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -20,7 +18,11 @@
 #include <utility>
 
 #include "base/deadline.h"
+#include "launch/guardian.h"
+#include "launch/outlet.h"
 #include "launch/output.h"
+#include "launch/report.h"
+#include "launch/signals.h"
 #include "lockstep/error.h"
 #include "transport/host.h"
 
@@ -38,6 +40,15 @@ void pin(int rank, int count, const std::vector<int>& processors) {
   else
     for (const int processor : processors) CPU_SET(processor, &set);
   sched_setaffinity(0, sizeof set, &set);
+}
+
+// A worker's process group is never the terminal's: to read from it, or to write where `stty
+// tostop` is set, would stop the worker.
+void stand_in_the_background(int rank) {
+  signal(SIGTTOU, SIG_IGN);
+  if (rank == 0 && isatty(STDIN_FILENO) == 0) return;
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing > STDIN_FILENO) dup2(nothing, STDIN_FILENO);
 }
 
 // What a worker's main function returns or throws, as an exit code.
@@ -63,39 +74,6 @@ int exit_code_of(int rank, const std::function<int(int)>& worker_main) {
   return code;
 }
 
-// SIGINT and SIGTERM come as something to wait for, as long as this lives.
-class Signals {
- public:
-  Signals() {
-    sigset_t both;
-    sigemptyset(&both);
-    sigaddset(&both, SIGINT);
-    sigaddset(&both, SIGTERM);
-    sigprocmask(SIG_BLOCK, &both, &before_);
-    descriptor_ = signalfd(-1, &both, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  ~Signals() {
-    if (descriptor_ >= 0) close(descriptor_);
-    restore();
-  }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-
-  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  pollfd waits_for() const { return {descriptor_, POLLIN, 0}; }
-
-  /// The signal that has come, or 0.
-  int take() const {
-    signalfd_siginfo info;
-    const bool came = read(descriptor_, &info, sizeof info) == sizeof info;
-    return came ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  sigset_t before_ = {};
-  int descriptor_ = -1;
-};
-
 // Workers and what they write. Each worker has a process group of its own, so that Ctrl-C reaches
 // it once, through here, and so that what it started itself can be ended with it.
 class Crew {
@@ -116,35 +94,49 @@ class Crew {
     Ending ending;
     int process = -1;  ///< a descriptor that tells when it ends
     std::vector<OutputLine> output;
+    Stage stage = Stage::unknown;
     bool running = true;
   };
 
-  Worker prepare(int index) const;
+  Worker prepare(int index);
   [[noreturn]] void become_worker(Worker& worker, int index, int parent,
                                   const std::function<int(int)>& worker_main);
   [[noreturn]] void give_up(int rank);
   void wait();
+  void read_reports();
   void see_who_ended();
+  void reap(Worker& worker);
+  void end_a_meeting_in_vain();
+  void pass_on_signals();
   void send_all(int signal) const;
   void kill_who_hangs();
+  void finish_output();
+  bool obeyed(const Ending& ending) const;
 
   const WorkersOptions options_;
   const Signals signals_;
+  const Guardian guardian_;
+  const Reports reports_;
+  Outlet out_{STDOUT_FILENO};
+  Outlet err_{STDERR_FILENO};
   std::vector<Worker> workers_;
   int left_ = 0;
+  int first_signal_ = 0;
   int signals_seen_ = 0;
   std::optional<Deadline> patience_;
 };
 
-Crew::Worker Crew::prepare(int index) const {
+Crew::Worker Crew::prepare(int index) {
   Worker worker;
   worker.ending.rank = options_.first_rank + index;
   worker.ending.host = transport::host_name();
   const bool prefixed = options_.prefixed == Prefixed::all ||
                         (options_.prefixed == Prefixed::others && worker.ending.rank > 0);
-  if (prefixed)
-    for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
-      worker.output.emplace_back(stream, fmt::format("[{}] ", worker.ending.rank));
+  const std::string prefix = fmt::format("[{}] ", worker.ending.rank);
+  if (prefixed) {
+    worker.output.emplace_back(STDOUT_FILENO, out_, prefix);
+    worker.output.emplace_back(STDERR_FILENO, err_, prefix);
+  }
   return worker;
 }
 
@@ -154,6 +146,9 @@ void Crew::become_worker(Worker& worker, int index, int parent,
   if (getppid() != parent) _exit(1);  // it died before this was asked for
   setpgid(0, 0);
   signals_.restore();
+  guardian_.mark_this_process();
+  reports_.reach_from_this_process();
+  stand_in_the_background(worker.ending.rank);
   for (OutputLine& line : worker.output) line.become_stream();
   pin(index, options_.count, transport::allowed_processors());
   _exit(exit_code_of(worker.ending.rank, worker_main));
@@ -168,6 +163,7 @@ void Crew::start(const std::function<int(int)>& worker_main) {
     if (pid < 0) give_up(worker.ending.rank);
     setpgid(pid, pid);  // in both, so that it is done before either goes on
     worker.ending.pid = pid;
+    guardian_.started(pid);
     for (OutputLine& line : worker.output) line.close_worker_end();
     worker.process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     const bool watched = worker.process >= 0;
@@ -191,30 +187,66 @@ void Crew::send_all(int signal) const {
 }
 
 void Crew::wait() {
-  std::vector<pollfd> waits = {signals_.waits_for()};
+  std::vector<pollfd> waits = {signals_.waits_for(), reports_.waits_for()};
+  for (const Outlet* outlet : {&out_, &err_})
+    if (!outlet->empty()) waits.push_back(outlet->waits_for());
   for (const Worker& worker : workers_) {
     if (worker.running) waits.push_back({worker.process, POLLIN, 0});
     for (const OutputLine& line : worker.output)
-      if (line.open()) waits.push_back(line.waits_for());
+      if (line.wanted()) waits.push_back(line.waits_for());
   }
   const int milliseconds = patience_ ? static_cast<int>(patience_->left() * 1000) + 1 : -1;
   poll(waits.data(), waits.size(), milliseconds);
 }
 
+void Crew::read_reports() {
+  for (const auto& [rank, stage] : reports_.take())
+    for (Worker& worker : workers_)
+      if (worker.ending.rank == rank) worker.stage = stage;
+}
+
 void Crew::see_who_ended() {
   for (Worker& worker : workers_) {
     for (OutputLine& line : worker.output) line.pump();
-    if (!worker.running) continue;
-    if (waitpid(worker.ending.pid, &worker.ending.status, WNOHANG) != worker.ending.pid) continue;
-    worker.running = false;
-    worker.ending.place = options_.count - --left_;
-    kill(-worker.ending.pid, SIGKILL);  // what it left behind
-    for (OutputLine& line : worker.output) line.pump();
-    if (!worker.output.empty())
-      worker.ending.last_words.assign(worker.output.back().tail().begin(),
-                                      worker.output.back().tail().end());
-    if (!worker.ending.well() && !patience_) patience_ = Deadline::in(options_.patience_seconds);
+    if (worker.running && waitpid(worker.ending.pid, &worker.ending.status, WNOHANG) > 0)
+      reap(worker);
   }
+  out_.drain();
+  err_.drain();
+}
+
+void Crew::reap(Worker& worker) {
+  read_reports();  // of what it did before it ended
+  worker.running = false;
+  worker.ending.place = options_.count - --left_;
+  kill(-worker.ending.pid, SIGKILL);  // what it left behind
+  guardian_.ended(worker.ending.pid);
+  for (OutputLine& line : worker.output) line.finish();
+  if (!worker.output.empty())
+    worker.ending.last_words.assign(worker.output.back().tail().begin(),
+                                    worker.output.back().tail().end());
+  if (!worker.ending.well() && !patience_) patience_ = Deadline::in(options_.patience_seconds);
+}
+
+// Who waits for all to come would wait a minute for one that is gone.
+void Crew::end_a_meeting_in_vain() {
+  if (patience_) return;
+  const bool waiting = std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
+    return worker.running && worker.stage == Stage::meeting;
+  });
+  for (Worker& worker : workers_) {
+    if (!waiting || worker.running || worker.stage == Stage::met) continue;
+    worker.ending.early = true;
+    patience_ = Deadline::in(options_.patience_seconds);
+    return send_all(SIGTERM);
+  }
+}
+
+void Crew::pass_on_signals() {
+  const int signal = signals_.take();
+  if (signal == 0) return;
+  if (++signals_seen_ == 1) first_signal_ = signal;
+  send_all(signals_seen_ == 1 ? signal : SIGKILL);
 }
 
 void Crew::kill_who_hangs() {
@@ -222,41 +254,51 @@ void Crew::kill_who_hangs() {
   send_all(SIGKILL);
 }
 
+// A reader that takes nothing can be given up by a signal, whether it came before or comes now.
+void Crew::finish_output() {
+  constexpr double kSecondsAfterASignal = 1;
+  std::optional<Deadline> deadline;
+  while (!out_.empty() || !err_.empty()) {
+    if (signals_.take() != 0) signals_seen_++;
+    if (signals_seen_ > 0 && !deadline) deadline = Deadline::in(kSecondsAfterASignal);
+    if (deadline && deadline->passed()) return;
+    std::vector<pollfd> waits = {signals_.waits_for()};
+    for (const Outlet* outlet : {&out_, &err_})
+      if (!outlet->empty()) waits.push_back(outlet->waits_for());
+    poll(waits.data(), waits.size(), deadline ? static_cast<int>(deadline->left() * 1000) + 1 : -1);
+    out_.drain();
+    err_.drain();
+  }
+}
+
+// Whether it ended because of a signal that was passed on to it, or followed one that did.
+bool Crew::obeyed(const Ending& ending) const {
+  if (signals_seen_ == 0 || ending.well() || ending.early) return false;
+  const int code = ending.exit_code();
+  return code == 128 + first_signal_ || code == kLostOthers ||
+         (signals_seen_ > 1 && code == 128 + SIGKILL);
+}
+
 std::vector<Ending> Crew::until_all_have_ended() {
   while (left_ > 0) {
     wait();
+    read_reports();
     see_who_ended();
-    if (const int signal = signals_.take(); signal != 0)
-      send_all(++signals_seen_ == 1 ? signal : SIGKILL);
+    end_a_meeting_in_vain();
+    pass_on_signals();
     if (patience_ && patience_->passed()) kill_who_hangs();
   }
+  finish_output();
   std::vector<Ending> endings;
   for (Worker& worker : workers_) {
-    for (OutputLine& line : worker.output) line.flush();
+    worker.ending.as_asked = obeyed(worker.ending);
     endings.push_back(std::move(worker.ending));
   }
+  find_who_left_early(endings);
   return endings;
 }
 
 }  // namespace
-
-std::string Ending::text() const {
-  std::string text = fmt::format("rank {} ({}, pid {}) ", rank, host, pid);
-  if (hung)
-    text += "did not end and had to be killed: it hung, or was stopped";
-  else if (WIFSIGNALED(status))
-    text +=
-        fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  else
-    text += fmt::format("ended with exit code {}", WEXITSTATUS(status));
-  if (!last_words.empty())
-    text += fmt::format("; the last it wrote to stderr:\n  {}", fmt::join(last_words, "\n  "));
-  return text;
-}
-
-int Ending::exit_code() const {
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
 
 std::vector<Ending> run_workers(const WorkersOptions& options,
                                 const std::function<int(int)>& worker_main) {
@@ -264,36 +306,6 @@ std::vector<Ending> run_workers(const WorkersOptions& options,
   Crew crew(options);
   crew.start(worker_main);
   return crew.until_all_have_ended();
-}
-
-const Ending* first_failure(const std::vector<Ending>& endings) {
-  const auto weight = [](const Ending& ending) {
-    if (ending.well()) return 0;
-    if (ending.hung) return 2;
-    return ending.exit_code() == kLostOthers ? 1 : 3;
-  };
-  const Ending* first = nullptr;
-  for (const Ending& ending : endings) {
-    const int theirs = first == nullptr ? 0 : weight(*first);
-    if (weight(ending) > theirs ||
-        (weight(ending) == theirs && theirs > 0 && ending.place < first->place))
-      first = &ending;
-  }
-  return first;
-}
-
-int free_port() {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool found = listener >= 0 &&
-                     bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (listener >= 0) close(listener);
-  if (!found) throw Error(fmt::format("no free port: {}", std::strerror(errno)));
-  return ntohs(address.sin_port);
 }
 
 }  // namespace lockstep::launch

@@ -21,6 +21,28 @@ size_t terminal_width(std::FILE* out) {
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 120;
 }
 
+std::string plural(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+// "2 workers on 2 nodes over tcp, all-reduce ring; ", or nothing for one worker.
+std::string describe_workers(const Json& event) {
+  const int64_t workers = event.value("workers", 1);
+  if (workers == 1) return "";
+  const int64_t nodes = event.value("nodes", 1);
+  return fmt::format("{}{} over {}, all-reduce {}; ", plural(workers, "worker"),
+                     nodes == 1 ? "" : " on " + plural(nodes, "node"), event.value("transport", ""),
+                     event.value("algorithm", ""));
+}
+
+std::string describe_other_workers(const Json& event) {
+  const int64_t workers = event.value("workers", 1);
+  const int64_t before = event.value("workers_before", workers);
+  if (workers == before) return "";
+  return fmt::format(", on {} now ({} before: --workers is not remembered)",
+                     plural(workers, "worker"), before);
+}
+
 }  // namespace
 
 Progress::Progress(std::FILE* out)
@@ -30,14 +52,15 @@ void Progress::show(const Json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "step") return show_step(event);
   if (kind == "start")
-    print(fmt::format("{} on {}: {} + {} samples, batch {}, {} parameters; {}",
+    print(fmt::format("{} on {}: {} + {} samples, batch {}, {} parameters; {}{}",
                       event.value("model", ""), event.value("data", ""),
                       format_count(event.value("train_samples", 0)),
                       format_count(event.value("test_samples", 0)), event.value("batch", 0),
-                      format_count(event.value("parameters", 0)), event.value("out", "")));
+                      format_count(event.value("parameters", 0)), describe_workers(event),
+                      event.value("out", "")));
   if (kind == "resume")
-    print(fmt::format("resuming at step {} from {}", format_count(event.value("step", 0)),
-                      event.value("checkpoint", "")));
+    print(fmt::format("resuming at step {} from {}{}", format_count(event.value("step", 0)),
+                      event.value("checkpoint", ""), describe_other_workers(event)));
   if (kind == "evaluate" && style_ == Style::live) redraw("evaluating");
   if (kind == "epoch")
     print(fmt::format(

@@ -4,11 +4,13 @@
 
 #include <charconv>
 #include <cstdio>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/nearest.h"
 #include "launch/group.h"
+#include "launch/own_process.h"
 #include "parallel/tensor_buffer.h"
 #include "parallel/world_of.h"
 
@@ -114,11 +116,15 @@ collective::Communicator& World::communicator() {
 }
 
 World init(const WorldOptions& options) {
-  const launch::Job job = launch::job_from_environment().value_or(launch::Job{});
+  launch::end_by_uncaught_errors();
+  const std::optional<launch::Job> launched = launch::job_from_environment();
+  if (launched) launch::become_rank(launched->rank);
+  const launch::Job job = launched.value_or(launch::Job{});
   return world_of(launch::join_group(job, group_options(job, options)), job.local_rank);
 }
 
 World init(int& argc, char** argv, WorldOptions options) {
+  launch::end_by_uncaught_errors();
   int kept = 0;
   for (int i = 0; i < argc; ++i) {
     const std::string_view word = argv[i];

@@ -34,7 +34,9 @@ RunFolder::~RunFolder() {
 }
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+    : path_(std::move(other.path_)),
+      lock_(std::exchange(other.lock_, -1)),
+      goes_on_(other.goes_on_) {}
 
 RunFolder RunFolder::create(fs::path path, const Recipe& recipe) {
   std::error_code error;
@@ -55,6 +57,7 @@ RunFolder RunFolder::open(fs::path path) {
     throw BadInput("--resume --out {}: there is no run (no recipe.toml)", path.string());
   RunFolder folder(std::move(path));
   folder.remove_leftovers();
+  folder.goes_on_ = true;
   return folder;
 }
 

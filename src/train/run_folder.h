@@ -22,6 +22,8 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// Whether the run was begun before.
+  bool goes_on() const { return goes_on_; }
   std::filesystem::path recipe() const { return path_ / "recipe.toml"; }
   std::filesystem::path events() const { return path_ / "events.jsonl"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
@@ -33,6 +35,7 @@ class RunFolder {
 
   std::filesystem::path path_;
   int lock_ = -1;
+  bool goes_on_ = false;
 };
 
 /// Makes "runs/fashion-convnet-3", with the first number that is free: no other process gets it

@@ -8,6 +8,7 @@
 #include "device/allocator.h"
 #include "lockstep/error.h"
 #include "train/checkpoint.h"
+#include "train/worker_count.h"
 
 namespace lockstep::train {
 namespace {
@@ -31,14 +32,8 @@ std::shared_ptr<model::Model> model_for(const Recipe& recipe, const data::Datase
 }
 
 collective::Shards shards_for(const Recipe& recipe, int world) {
-  const int64_t shards = shards_of(recipe);
-  if (world > shards)
-    throw BadInput(
-        "{} workers for {} shards: a worker computes at least one; set train.shards to a divisor "
-        "of "
-        "train.batch ({}) that is at least {}",
-        world, shards, recipe.train.batch, world);
-  return collective::Shards::even(shards, world);
+  check_worker_count(recipe, world);
+  return collective::Shards::even(shards_of(recipe), world);
 }
 
 data::Share share_of(const collective::Shards& shards, int rank) {

@@ -20,6 +20,7 @@
 #include "train/evaluate.h"
 #include "train/setup.h"
 #include "train/step.h"
+#include "train/waiting.h"
 
 namespace lockstep::train {
 namespace {
@@ -37,13 +38,16 @@ double highest_rate(const Recipe& recipe, int workers) {
 /// A run under way.
 class Run {
  public:
-  Run(Setup& setup, const RunFolder* folder, observe::EventLog& events);
+  Run(Setup& setup, const RunFolder* folder, observe::EventLog& events,
+      const Circumstances& circumstances);
 
   Json to_its_end(Trainer::Limits limits);
 
  private:
   void resume_from_checkpoint();
   void load_checkpoint();
+  int64_t workers_before() const;
+  void warn(const std::string& message);
   void take_state_of_rank_0();
   void announce();
   void train_one_step();
@@ -59,6 +63,7 @@ class Run {
   std::string out() const { return folder_ == nullptr ? "" : folder_->path().string(); }
   Metadata about_the_model() const;
   Json bytes_sent() const;
+  Json bytes_sent_by_all();
   Json stopped_event();
   Json end_event();
 
@@ -67,6 +72,7 @@ class Run {
   const Recipe& recipe_;
   const RunFolder* const folder_;  ///< rank 0's; nothing on other ranks
   observe::EventLog& events_;
+  const Circumstances& circumstances_;
   std::optional<Checkpoints> checkpoints_;
 
   // Moves on with every step.
@@ -78,13 +84,18 @@ class Run {
   int64_t last_checkpoint_step_ = -1;
   bool kernels_told_ = false;
   parallel::Stragglers stragglers_;
+  StragglerReport all_stragglers_;  ///< since this process goes on with the run
+  Stopwatch since_begun_;
+  Stopwatch since_stragglers_;
 };
 
-Run::Run(Setup& setup, const RunFolder* folder, observe::EventLog& events)
+Run::Run(Setup& setup, const RunFolder* folder, observe::EventLog& events,
+         const Circumstances& circumstances)
     : setup_(setup),
       recipe_(setup.recipe),
       folder_(folder),
       events_(events),
+      circumstances_(circumstances),
       step_(recipe_, setup.model, setup.splits.train.shape,
             optim::Schedule(recipe_.schedule, highest_rate(recipe_, setup.group.world()),
                             setup.total_steps, setup.steps_per_epoch),
@@ -97,6 +108,8 @@ Json Run::to_its_end(Trainer::Limits limits) {
   setup_.model->train();
   setup_.loader.seek(0, position_.step);
   since_clocked_.restart();
+  since_begun_.restart();
+  since_stragglers_.restart();
   tell_digests();
   while (position_.step < setup_.total_steps) {
     if (step_.stop_agreed() || position_.step >= limits.stop_at_step) return stopped_event();
@@ -185,18 +198,22 @@ void Run::announce() {
                 {"processor", processor_name()}};
   if (!recipe_.model.weights.empty())
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
+  event.update(circumstances_.workers);
   events_.write(event);
   if (recipe_.optimizer.scale_lr_by_workers)
-    events_.write({{"event", "warning"},
-                   {"message", fmt::format("the learning rate is that of one worker times {}: with "
-                                           "another number of workers this run ends elsewhere",
-                                           setup_.group.world())}});
-  for (const std::string& key : without_effect(recipe_))
-    events_.write({{"event", "warning"}, {"message", "without effect: " + key}});
+    warn(
+        fmt::format("the learning rate is that of one worker times {}: with another number of "
+                    "workers this run ends elsewhere",
+                    setup_.group.world()));
+  for (const std::string& warning : circumstances_.warnings) warn(warning);
+  for (const std::string& key : without_effect(recipe_)) warn("without effect: " + key);
   if (const auto cores = std::thread::hardware_concurrency(); recipe_.train.threads > cores)
-    events_.write({{"event", "warning"},
-                   {"message", fmt::format("train.threads is {}, but there are {} cores: slow",
-                                           recipe_.train.threads, cores)}});
+    warn(fmt::format("train.threads is {}, but there are {} cores: slow", recipe_.train.threads,
+                     cores));
+}
+
+void Run::warn(const std::string& message) {
+  events_.write({{"event", "warning"}, {"message", message}});
 }
 
 void Run::resume_from_checkpoint() {
@@ -210,19 +227,36 @@ void Run::resume_from_checkpoint() {
 
 void Run::load_checkpoint() {
   const auto loaded = checkpoints_->load_newest(*setup_.model, step_);
-  if (!loaded) return announce();
+  const int64_t before = workers_before();
+  if (!loaded) {
+    announce();
+    if (folder_->goes_on())
+      warn(fmt::format("{} has no checkpoint to go on from: this run begins again, at step 0",
+                       folder_->path().string()));
+    return;
+  }
   if (loaded->position.data_sha256 != setup_.splits.digest)
     throw BadInput(
         "{}: was trained on other data: {} has changed since; bring it back, or start a "
         "new run",
         loaded->path.string(), recipe_.data.source.name);
   announce();
-  for (const std::string& warning : loaded->warnings)
-    events_.write({{"event", "warning"}, {"message", warning}});
+  for (const std::string& warning : loaded->warnings) warn(warning);
   position_ = loaded->position;
   last_checkpoint_step_ = position_.step;
-  events_.write(
-      {{"event", "resume"}, {"step", position_.step}, {"checkpoint", loaded->path.string()}});
+  events_.write({{"event", "resume"},
+                 {"step", position_.step},
+                 {"checkpoint", loaded->path.string()},
+                 {"workers", setup_.group.world()},
+                 {"workers_before", before}});
+}
+
+// On how many workers the run was when it was stopped: nothing else remembers.
+int64_t Run::workers_before() const {
+  int64_t workers = setup_.group.world();
+  for (const Json& event : observe::read_events(folder_->events()))
+    if (event.value("event", "") == "start") workers = event.value("workers", workers);
+  return workers;
 }
 
 // Checkpoints and files of weights need not be there on other hosts.
@@ -267,6 +301,18 @@ Json Run::bytes_sent() const {
           {"other", setup_.group.bytes_sent(Cargo::Kind::other)}};
 }
 
+Json Run::bytes_sent_by_all() {
+  Json sum = bytes_sent();
+  if (setup_.group.world() == 1) return sum;
+  const std::vector<std::string> texts = setup_.group.gather_texts(sum.dump());
+  for (auto& [kind, bytes] : sum.items()) {
+    bytes = 0;
+    for (const std::string& text : texts)
+      bytes = bytes.get<int64_t>() + Json::parse(text).at(kind).get<int64_t>();
+  }
+  return sum;
+}
+
 void Run::evaluate_model() {
   events_.write({{"event", "evaluate"}, {"step", position_.step}});
   const Stopwatch stopwatch;
@@ -290,15 +336,18 @@ void Run::end_epoch() {
 
 void Run::tell_stragglers() {
   const StragglerReport report = stragglers_.report(setup_.group);
+  all_stragglers_ = joined(std::move(all_stragglers_), report);
+  const double seconds = since_stragglers_.restart();
   if (report.ranks.size() < 2) return;
   Json ranks = Json::array();
   for (const auto& [steps_late, seconds_caused] : report.ranks)
     ranks.push_back({{"steps_late", steps_late}, {"seconds_caused", seconds_caused}});
-  events_.write({{"event", "stragglers"},
-                 {"step", position_.step},
-                 {"steps", report.steps},
-                 {"ranks", ranks},
-                 {"message", report.text()}});
+  events_.write(
+      {{"event", "stragglers"},
+       {"step", position_.step},
+       {"steps", report.steps},
+       {"ranks", ranks},
+       {"message", noticeable_waiting(report, seconds).value_or("nobody waited noticeably")}});
 }
 
 void Run::save_checkpoint() {
@@ -335,6 +384,9 @@ Json Run::stopped_event() {
 
 Json Run::end_event() {
   position_.spent.total += since_clocked_.restart();
+  const Json bytes_by_kind = bytes_sent_by_all();
+  int64_t bytes = 0;
+  for (const auto& [kind, count] : bytes_by_kind.items()) bytes += count.get<int64_t>();
   const TimeSpent& spent = position_.spent;
   Json event = {{"event", "end"},
                 {"model_sha256", model_sha256(*setup_.model)},
@@ -351,10 +403,12 @@ Json Run::end_event() {
                 {"checkpoint_seconds", spent.checkpoint},
                 {"workers", setup_.group.world()},
                 {"shards", setup_.shards.count()},
-                {"bytes_sent", setup_.group.bytes_sent()},
-                {"bytes_by_kind", bytes_sent()},
+                {"bytes_sent", bytes},
+                {"bytes_by_kind", bytes_by_kind},
                 {"spans", observe::to_json(spent.spans)},
                 {"out", out()}};
+  if (const auto waiting = noticeable_waiting(all_stragglers_, since_begun_.seconds()))
+    event["stragglers"] = *waiting;
   events_.write(event);
   return event;
 }
@@ -366,8 +420,9 @@ Trainer::Trainer(Recipe recipe, World world, std::shared_ptr<const TrainingData>
 
 Trainer::~Trainer() = default;
 
-Json Trainer::run(const RunFolder* folder, observe::EventLog& events, Limits limits) {
-  return Run(*setup_, folder, events).to_its_end(limits);
+Json Trainer::run(const RunFolder* folder, observe::EventLog& events, Limits limits,
+                  const Circumstances& circumstances) {
+  return Run(*setup_, folder, events, circumstances).to_its_end(limits);
 }
 
 }  // namespace lockstep::train

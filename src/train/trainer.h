@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "lockstep/world.h"
 #include "observe/events.h"
@@ -14,6 +16,12 @@
 namespace lockstep::train {
 
 struct Setup;
+
+/// What a run tells of its surroundings, which it knows nothing of.
+struct Circumstances {
+  observe::Json workers = observe::Json::object();  ///< goes into the "start" event
+  std::vector<std::string> warnings = {};           ///< told after it
+};
 
 /// Carries a recipe out in a run's folder, telling everything as events.
 ///
@@ -42,7 +50,8 @@ class Trainer {
   /// "end" event, or the "stopped" event when a limit ended it. Throws BadInput when the checkpoint
   /// is for another model, Error when the loss is no longer a number. Only rank 0 has a folder.
   /// Call once. Collective.
-  observe::Json run(const RunFolder* folder, observe::EventLog& events, Limits limits);
+  observe::Json run(const RunFolder* folder, observe::EventLog& events, Limits limits,
+                    const Circumstances& circumstances = {});
 
  private:
   std::unique_ptr<Setup> setup_;

@@ -23,6 +23,8 @@ struct WorkerTask {
   /// Called on rank 0, which keeps the record and draws; the others say nothing unless something
   /// fails.
   std::function<RunFolder()> open_folder;
+  /// The folder this worker was asked for, "" where none was: rank 0's counts.
+  std::string asked_out;
 };
 
 /// Connects with the others, trains, and returns the last event. What this worker throws is told to

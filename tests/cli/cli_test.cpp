@@ -27,6 +27,7 @@ TEST(CommandLine, HelpOfEveryCommandHasExamples) {
                                                   {"data", "get"},
                                                   {"data", "check"},
                                                   {"explain"},
+                                                  {"run"},
                                                   {"bench"}}) {
     std::vector<std::string> arguments = command;
     arguments.emplace_back("--help");
@@ -62,6 +63,8 @@ TEST(CommandLine, RefusesBadValuesAndSuggestsTheNearest) {
   EXPECT_TRUE(refuses({"train", "--weights", "/"}, "not a regular file"));
   EXPECT_TRUE(refuses({"train", "data", "list"}, "unexpected word 'list'"));
   EXPECT_TRUE(refuses({"train", "--resume"}, "--out"));
+  EXPECT_TRUE(refuses({"train", "--stop-at-step", "0"}, "--stop-at-step 0: expected 1 or more\n"));
+  EXPECT_TRUE(refuses({"train", "--batch", "1", "--batch", "2"}, "--batch: given more than once"));
 }
 
 TEST(CommandLine, ABadValueLeavesNoFolderBehind) {
@@ -116,6 +119,20 @@ TEST(Train, ResumingAFinishedRunShowsItsResultAndAddsNothing) {
   EXPECT_EQ(nlohmann::json::parse(again.out)["model_sha256"],
             nlohmann::json::parse(first.out)["model_sha256"]);
   EXPECT_EQ(read_file(out + "/events.jsonl"), before);
+}
+
+TEST(Train, SummaryNamesWhoTheOthersWaitedForIfThatWasNoticeable) {
+  TemporaryFolder folder;
+  const std::string out = (folder / "run").string();
+  const Outcome first =
+      lockstep_command({"train", "--model", "logistic", "--steps", "2", "--out", out});
+  EXPECT_EQ(first.out.find("waiting"), std::string::npos) << first.out;
+  observe::Json end = observe::read_events(out + "/events.jsonl").back();
+  end["stragglers"] = "rank 1 was last in 9 of 10 steps";
+  observe::EventLog(out + "/events.jsonl").write(end);
+  const Outcome again = lockstep_command({"train", "--resume", "--out", out});
+  EXPECT_NE(again.out.find("waiting        rank 1 was last in 9 of 10 steps\n"), std::string::npos)
+      << again.out;
 }
 
 TEST(Train, EpochsOnTheCommandLineWinOverStepsInTheRecipe) {

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ class Child {
   pid_t pid() const { return pid_; }
   const TemporaryFolder& folder() const { return folder_; }
 
+  /// What it has written so far.
+  std::string out() const { return so_far("out"); }
+  std::string err() const { return so_far("err"); }
+
   Outcome wait() {
     int status = 0;
     waitpid(pid_, &status, 0);
@@ -51,6 +56,10 @@ class Child {
   }
 
  private:
+  std::string so_far(const char* file) const {
+    return std::filesystem::exists(folder_ / file) ? read_file(folder_ / file) : "";
+  }
+
   TemporaryFolder folder_;
   pid_t pid_ = -1;
 };

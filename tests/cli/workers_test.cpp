@@ -1,14 +1,20 @@
 // What `lockstep train` and `lockstep run` promise of many workers, on a network with BatchNorm and
 // on data small enough to train in a second.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/deadline.h"
 #include "lockstep_command.h"
+#include "observe/events.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
 #include "write_npy.h"
@@ -107,6 +113,192 @@ TEST_F(Workers, AreRefusedWhereThereAreMoreThanShards) {
   EXPECT_NE(outcome.err.find("7 workers for 6 shards"), std::string::npos) << outcome.err;
 }
 
+size_t count_of(const std::string& part, const std::string& text) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return count_of(part, text) > 0;
+}
+
+std::vector<observe::Json> events_of(const std::filesystem::path& run) {
+  return observe::read_events(run / "events.jsonl");
+}
+
+// The last event of a kind.
+observe::Json last_event(const std::filesystem::path& run, const std::string& kind) {
+  observe::Json last;
+  for (const observe::Json& event : events_of(run))
+    if (event["event"] == kind) last = event;
+  return last;
+}
+
+bool comes_to_say(const Child& child, const std::string& text) {
+  const Deadline deadline = Deadline::in(30);
+  while (!deadline.passed()) {
+    if (has(child.err(), text)) return true;
+    usleep(10'000);
+  }
+  return false;
+}
+
+TEST_F(Workers, AreToldOnceWhatIsWrongForAllOfThem) {
+  const Outcome shards = lockstep_command(train("many", {"--workers", "7"}));
+  EXPECT_EQ(count_of("7 workers for 6 shards", shards.err), 1U) << shards.err;
+  EXPECT_TRUE(has(shards.err, "--shards")) << shards.err;
+  const Outcome batch =
+      lockstep_command(train("large", {"--workers", "2", "--set", "train.batch=600"}));
+  EXPECT_EQ(batch.exit_code, 2);
+  EXPECT_EQ(count_of("batch 600", batch.err), 1U) << batch.err;
+  EXPECT_EQ(count_of("\n", batch.err), 1U) << batch.err;
+}
+
+TEST_F(Workers, ThatWaitForOthersCanBeInterrupted) {
+  const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
+  const ScopedVariable port("MASTER_PORT", std::to_string(20'000 + getpid() % 20'000));
+  const ScopedVariable world("WORLD_SIZE", "2");
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const ScopedVariable rank("RANK", "0");
+    Child first(train("first", {}));
+    ASSERT_TRUE(comes_to_say(first, "waiting for rank 1"));
+    const Stopwatch watch;
+    kill(first.pid(), signal);
+    const Outcome outcome = first.wait();
+    EXPECT_LT(watch.seconds(), 5);
+    EXPECT_EQ(outcome.exit_code, 128 + signal);
+    EXPECT_TRUE(has(outcome.err, "interrupted while waiting for rank 1")) << outcome.err;
+  }
+}
+
+TEST_F(Workers, OfAFlagAreNotForgottenUnderALauncher) {
+  const ScopedVariable rank("RANK", "0");
+  const ScopedVariable world("WORLD_SIZE", "2");
+  EXPECT_TRUE(refuses(train("run", {"--workers", "4"}), "--workers 4"));
+  EXPECT_TRUE(refuses(train("run", {"--nnodes", "2", "--node-rank", "1", "--master", "n:1"}),
+                      "--node-rank 1"));
+}
+
+TEST_F(Workers, AreNotLookedForInABatchScriptOfSlurm) {
+  const ScopedVariable rank("SLURM_PROCID", "0");
+  const ScopedVariable tasks("SLURM_NTASKS", "4");
+  const ScopedVariable job("SLURM_JOB_ID", "7");
+  digest(train("run", {"--workers", "2"}));
+  EXPECT_EQ(last_event(folder_ / "run", "end")["workers"], 2);
+}
+
+TEST_F(Workers, OnANodeThatIsNotThereAreRefused) {
+  EXPECT_TRUE(refuses(train("run", {"--node-rank", "3", "--master", "nosuch:1"}), "--node-rank 3"));
+  EXPECT_TRUE(
+      refuses(train("run", {"--nnodes", "2", "--master", "nosuch:1"}), "--node-rank 0 to 1"));
+}
+
+TEST_F(Workers, BeginAgainWithAWarningWhereThereIsNoCheckpoint) {
+  ASSERT_EQ(lockstep_command(train("run", {"--stop-at-step", "1"})).exit_code, 0);
+  std::filesystem::remove_all(folder_ / "run/checkpoints");
+  const Outcome outcome =
+      lockstep_command({"train", "--resume", "--out", (folder_ / "run").string()});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "no checkpoint to go on from")) << outcome.err;
+  EXPECT_TRUE(has(last_event(folder_ / "run", "warning")["message"], "at step 0"));
+}
+
+TEST_F(Workers, SayThatTheyAreOthersThanBefore) {
+  ASSERT_EQ(lockstep_command(train("run", {"--workers", "2", "--stop-at-step", "1"})).exit_code, 0);
+  const Outcome outcome =
+      lockstep_command({"train", "--resume", "--out", (folder_ / "run").string()});
+  EXPECT_TRUE(has(outcome.err, "on 1 worker now (2 before: --workers is not remembered)"))
+      << outcome.err;
+  EXPECT_EQ(last_event(folder_ / "run", "resume")["workers_before"], 2);
+}
+
+TEST_F(Workers, ThatFailSayHowToGoOnAndLeaveItInTheStory) {
+  const Words diverges = {"--set", "model.name=mlp",  "--lr",  "1e6",
+                          "--set", "train.epochs=50", "--set", "checkpoint.every_steps=1"};
+  for (const char* workers : {"1", "2"}) {
+    Words flags = diverges;
+    flags.insert(flags.end(), {"--workers", workers});
+    const Outcome outcome = lockstep_command(train(workers, flags));
+    EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+    const std::string out = (folder_ / workers).string();
+    EXPECT_TRUE(has(outcome.err, "go on with:  lockstep train --resume --out " + out + "\n"))
+        << outcome.err;
+    EXPECT_EQ(events_of(out).back()["event"], "failure");
+    EXPECT_FALSE(events_of(out).back()["message"].get<std::string>().empty());
+  }
+}
+
+TEST_F(Workers, ThatAreKilledLeaveItInTheStoryToo) {
+  Child child(train("run", {"--workers", "2", "--set", "train.epochs=1000", "--set",
+                            "checkpoint.every_steps=1"}));
+  ASSERT_TRUE(comes_to_say(child, "step "));
+  const std::string family = fmt::format("/proc/{0}/task/{0}/children", child.pid());
+  std::ifstream children(family);
+  int guardian = 0;
+  int rank_0 = 0;
+  children >> guardian >> rank_0;
+  kill(rank_0, SIGKILL);
+  const Outcome outcome = child.wait();
+  EXPECT_EQ(outcome.exit_code, 137);
+  EXPECT_TRUE(has(outcome.err, "go on with:")) << outcome.err;
+  EXPECT_TRUE(has(events_of(folder_ / "run").back()["message"], "was killed by signal 9"));
+}
+
+TEST_F(Workers, ThatStopByCtrlCHaveNotFailed) {
+  Child child(train("run", {"--workers", "2", "--set", "train.epochs=1000"}));
+  ASSERT_TRUE(comes_to_say(child, "step "));
+  kill(child.pid(), SIGINT);
+  const Outcome outcome = child.wait();
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_TRUE(has(outcome.err, "go on with:")) << outcome.err;
+  EXPECT_FALSE(has(outcome.err, "exit code")) << outcome.err;
+  EXPECT_EQ(events_of(folder_ / "run").back()["event"], "stopped");
+}
+
+TEST_F(Workers, AreNamedWithHowTheyTalk) {
+  const Outcome outcome = lockstep_command(train("run", {"--workers", "2"}));
+  EXPECT_TRUE(has(outcome.err, "2 workers over shm, all-reduce direct; ")) << outcome.err;
+  const auto start = last_event(folder_ / "run", "start");
+  EXPECT_EQ(start["algorithm"], "direct");
+  EXPECT_EQ(start["nodes"], 1);
+  const Outcome tree = lockstep_command(
+      train("tree", {"--workers", "2", "--algorithm", "tree", "--transport", "tcp"}));
+  EXPECT_TRUE(has(tree.err, "2 workers over tcp, all-reduce tree; ")) << tree.err;
+}
+
+TEST_F(Workers, AreCountedTogetherInTheBytesTheySent) {
+  digest(train("run", {"--workers", "3", "--transport", "tcp", "--algorithm", "tree", "--set",
+                       "log.every_steps=1"}));
+  const auto of_rank_0 = last_event(folder_ / "run", "step")["bytes_sent"];
+  const auto end = last_event(folder_ / "run", "end");
+  EXPECT_GT(end["bytes_by_kind"]["gradients"], of_rank_0["gradients"]);
+  int64_t sum = 0;
+  for (const auto& [kind, bytes] : end["bytes_by_kind"].items()) sum += bytes.get<int64_t>();
+  EXPECT_EQ(end["bytes_sent"], sum);
+}
+
+TEST_F(Workers, WithAnotherFolderThanRankZerosAreWarned) {
+  const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
+  const ScopedVariable port("MASTER_PORT", std::to_string(20'000 + getpid() % 20'000));
+  const ScopedVariable world("WORLD_SIZE", "2");
+  const ScopedVariable rank("RANK", "0");
+  Child first(train("first", {}));
+  setenv("RANK", "1", 1);
+  Child second(train("second", {}));
+  const Outcome told = first.wait();
+  EXPECT_EQ(second.wait().exit_code, 0);
+  EXPECT_TRUE(has(told.err, "warning: rank 1 was given --out " + (folder_ / "second").string()))
+      << told.err;
+  EXPECT_EQ(events_of(folder_ / "first").front()["event"], "start");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "second"));
+}
+
+TEST_F(Workers, MayBeSilentForAsLongAsAsked) {
+  digest(train("run", {"--workers", "2", "--silence", "60"}));
+  EXPECT_TRUE(refuses(train("other", {"--silence", "0"}), "--silence 0: expected 1 to 1e6"));
+}
+
 TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {
   const std::string plain = digest(train("plain", {"--workers", "2"}));
   const Words scale = {"--workers", "2", "--set", "optimizer.scale_lr_by_workers=true"};
@@ -134,7 +326,17 @@ TEST(Run, RefusesWhatCannotBe) {
             std::string::npos);
   EXPECT_NE(lockstep_command({"run", "--nnodes", "2", "--", "true"}).err.find("--master"),
             std::string::npos);
-  EXPECT_EQ(lockstep_command({"run", "--", "/no/such/program"}).exit_code, 2);
+  EXPECT_TRUE(refuses({"run", "-n", "2", "ls", "/x"}, "lockstep run -n 2 -- ls /x"));
+}
+
+TEST(Run, OfAProgramThatCannotBeStartedEndsAsAShellDoes) {
+  const Outcome missing = lockstep_command({"run", "-n", "2", "--", "/no/such/program"});
+  EXPECT_EQ(missing.exit_code, 127);
+  EXPECT_EQ(missing.err,
+            "lockstep: /no/such/program: cannot be started: No such file or directory\n");
+  EXPECT_EQ(lockstep_command({"run", "--", "no-such-program"}).exit_code, 127);
+  EXPECT_EQ(lockstep_command({"run", "--", "/etc/passwd"}).exit_code, 126);
+  EXPECT_EQ(lockstep_command({"run", "--", "/etc"}).exit_code, 126);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "launch/workers.h"
+#include "launch/free_port.h"
 #include "transport/tcp_worlds.h"
 
 namespace lockstep::launch {

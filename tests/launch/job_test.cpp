@@ -37,7 +37,8 @@ class Environment {
                              "SLURM_NTASKS",
                              "SLURM_LOCALID",
                              "SLURM_JOB_NODELIST",
-                             "SLURM_JOB_ID"}) {
+                             "SLURM_JOB_ID",
+                             "SLURM_STEP_ID"}) {
       before_.emplace_back(name, "");  // puts back what was there
       unsetenv(name);
     }
@@ -90,20 +91,22 @@ TEST(Job, IsReadFromEveryLaunchersVariables) {
                            Case{"PMIx", "PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK"},
                            Case{"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
                            Case{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}}) {
-    const auto job = job_in({{each.rank, "3"}, {each.world, "4"}, {each.local_rank, "1"}});
+    const auto job = job_in(
+        {{each.rank, "3"}, {each.world, "4"}, {each.local_rank, "1"}, {"SLURM_STEP_ID", "0"}});
     ASSERT_TRUE(job) << each.launcher;
     EXPECT_EQ(job->launcher, each.launcher);
     EXPECT_EQ(job->rank, 3) << each.launcher;
     EXPECT_EQ(job->world, 4) << each.launcher;
     EXPECT_EQ(job->local_rank, 1) << each.launcher;
-    const auto without_local_rank = job_in({{each.rank, "3"}, {each.world, "4"}});
+    const auto without_local_rank =
+        job_in({{each.rank, "3"}, {each.world, "4"}, {"SLURM_STEP_ID", "0"}});
     ASSERT_TRUE(without_local_rank) << each.launcher;
     EXPECT_EQ(without_local_rank->local_rank, 0) << each.launcher;
   }
 }
 
 TEST(Job, IsThatOfTheInnermostLauncher) {
-  Variables variables = {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "11"}};
+  Variables variables = {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "11"}, {"SLURM_STEP_ID", "0"}};
   EXPECT_EQ(job_in(variables)->launcher, "Slurm");
   variables.insert({{"PMI_RANK", "2"}, {"PMI_SIZE", "12"}});
   EXPECT_EQ(job_in(variables)->launcher, "PMI");
@@ -125,11 +128,24 @@ TEST(Job, IsFoundHereUnlessToldWhere) {
 }
 
 TEST(Job, OfSlurmIsFoundOnItsFirstHostUnlessToldWhere) {
-  Variables variables = {
-      {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[3-4]"}};
+  Variables variables = {{"SLURM_PROCID", "0"},
+                         {"SLURM_NTASKS", "2"},
+                         {"SLURM_STEP_ID", "0"},
+                         {"SLURM_JOB_NODELIST", "n[3-4]"}};
   EXPECT_EQ(job_in(variables)->master_host, "n3");
   variables["MASTER_ADDR"] = "other";
   EXPECT_EQ(job_in(variables)->master_host, "other");
+}
+
+TEST(Job, IsNoneInABatchScriptOfSlurmItself) {
+  Variables script = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}};
+  EXPECT_FALSE(job_in(script));
+  for (const char* special : {"4294967290", "4294967291", "4294967294", "", "batch"}) {
+    script["SLURM_STEP_ID"] = special;
+    EXPECT_FALSE(job_in(script)) << special;
+  }
+  script["SLURM_STEP_ID"] = "3";
+  EXPECT_EQ(job_in(script)->world, 4);
 }
 
 TEST(Job, RefusesNumbersThatCannotBe) {

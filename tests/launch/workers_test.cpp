@@ -1,5 +1,7 @@
 #include "launch/workers.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -7,10 +9,15 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "base/clock.h"
+#include "launch/free_port.h"
+#include "launch/report.h"
 #include "lockstep/error.h"
+#include "temporary_folder.h"
 #include "transport/child_process.h"
 #include "transport/host.h"
 
@@ -142,6 +149,196 @@ TEST(Workers, DieWithTheirLauncher) {
     while (waitpid(worker, &status, 0) != worker && !deadline.passed()) sched_yield();
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
   }
+}
+
+// Reads `command`'s stdout as a pid and says it once there is one.
+std::string started_pid(const std::string& file) {
+  std::string pid;
+  const Deadline deadline = Deadline::in(10);
+  while (pid.empty() && !deadline.passed()) std::getline(std::ifstream(file), pid);
+  return pid;
+}
+
+bool is_gone(int pid) {
+  const Deadline deadline = Deadline::in(5);
+  while (kill(pid, 0) == 0 && !deadline.passed()) {
+    waitpid(-1, nullptr, WNOHANG);
+    usleep(10'000);
+  }
+  return kill(pid, 0) != 0;
+}
+
+int run_shell(const std::string& script) {
+  execlp("sh", "sh", "-c", script.c_str(), nullptr);
+  return 127;
+}
+
+TEST(Workers, LeaveNothingBehindWhenTheirLauncherIsKilled) {
+  const Adoption adoption;
+  const TemporaryFolder folder;
+  for (const std::string start : {"sleep 600 &", "setsid sleep 600 &"}) {
+    const std::string file = folder / "pid";
+    std::filesystem::remove(file);
+    ChildProcess launcher([&](const auto&) {
+      run_workers({.count = 1}, [&](int) {
+        return run_shell(
+            fmt::format("{} echo $! > {}.part; mv {}.part {}; wait", start, file, file, file));
+      });
+    });
+    const int grandchild = std::stoi(started_pid(file));
+    EXPECT_EQ(kill(grandchild, 0), 0) << start;
+    launcher.send(SIGKILL);
+    EXPECT_TRUE(is_gone(grandchild)) << start;
+  }
+}
+
+TEST(Workers, TakeWhatTheyStartedInASessionOfItsOwnWithThem) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  run_workers({.count = 1},
+              [&](int) { return run_shell(fmt::format("setsid sleep 600 & echo $! > {}", file)); });
+  EXPECT_TRUE(is_gone(std::stoi(started_pid(file))));
+}
+
+TEST(Workers, OfALauncherThatIsAWorkerItselfLeaveNothingBehindEither) {
+  const Adoption adoption;
+  const TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  ChildProcess launcher([&](const auto&) {
+    run_workers({.count = 1}, [&](int) {
+      run_workers({.count = 1}, [&](int) {
+        return run_shell(fmt::format("setsid sleep 600 & echo $! > {}.part; mv {}.part {}; wait",
+                                     file, file, file));
+      });
+      return 0;
+    });
+  });
+  const int grandchild = std::stoi(started_pid(file));
+  launcher.send(SIGKILL);
+  EXPECT_TRUE(is_gone(grandchild));
+}
+
+TEST(Workers, ThatWriteALotDoNotKeepTheLauncherFromTheOthers) {
+  testing::internal::CaptureStdout();
+  const Stopwatch watch;
+  const auto endings =
+      run_workers({.count = 2, .prefixed = Prefixed::all, .patience_seconds = 0.2}, [](int rank) {
+        if (rank == 0) return run_shell("exec yes");
+        usleep(200'000);
+        return 3;
+      });
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(first_failure(endings)->rank, 1);
+  EXPECT_LT(watch.seconds(), 5);
+}
+
+TEST(Workers, CanBeStoppedWhenNobodyReadsWhatTheyWrite) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ChildProcess launcher([&](const auto& say) {
+    dup2(ends[1], STDOUT_FILENO);
+    const auto endings = run_workers({.count = 1, .prefixed = Prefixed::all},
+                                     [](int) { return run_shell("exec yes"); });
+    say(endings[0].text());
+  });
+  usleep(300'000);  // long enough to fill every buffer on the way
+  launcher.send(SIGTERM);
+  EXPECT_NE(launcher.line(5).find("was killed by signal 15"), std::string::npos);
+  for (const int end : ends) close(end);
+}
+
+TEST(Workers, GoOnWhenNobodyReadsWhatTheyWriteAnyMore) {
+  ChildProcess launcher([&](const auto& say) {
+    int ends[2];
+    if (pipe(ends) != 0) return;
+    dup2(ends[1], STDOUT_FILENO);
+    for (const int end : ends) close(end);
+    const auto endings = run_workers({.count = 1, .prefixed = Prefixed::all}, [](int) {
+      return run_shell("i=0; while [ $i -lt 1000 ]; do echo $i; i=$((i+1)); done; exit 7");
+    });
+    say(std::to_string(endings[0].exit_code()));
+  });
+  EXPECT_EQ(launcher.line(), "7");
+}
+
+TEST(Workers, ReadNothingFromATerminal) {
+  ChildProcess launcher([&](const auto& say) {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    grantpt(terminal);
+    unlockpt(terminal);
+    const int other_end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    dup2(other_end, STDIN_FILENO);
+    const auto endings = run_workers({.count = 2}, [](int) { return run_shell("exec cat"); });
+    say(std::to_string(endings[0].exit_code() + endings[1].exit_code()));
+  });
+  EXPECT_EQ(launcher.line(), "0");
+}
+
+TEST(Workers, OfRankZeroReadWhatIsPipedIn) {
+  ChildProcess launcher([&](const auto& say) {
+    int ends[2];
+    if (pipe(ends) != 0 || write(ends[1], "hello\n", 6) != 6) return;
+    dup2(ends[0], STDIN_FILENO);
+    for (const int end : ends) close(end);
+    const auto endings = run_workers({.count = 2}, [](int rank) {
+      return run_shell(rank == 0 ? "read word; [ $word = hello ]" : "! read word");
+    });
+    say(std::to_string(endings[0].exit_code() + endings[1].exit_code()));
+  });
+  EXPECT_EQ(launcher.line(), "0");
+}
+
+TEST(Workers, MayWriteToATerminalThatStopsTheBackground) {
+  const auto endings =
+      run_workers({.count = 1}, [](int) { return signal(SIGTTOU, SIG_DFL) == SIG_IGN ? 0 : 1; });
+  EXPECT_TRUE(endings[0].well());
+}
+
+TEST(Workers, ThatOthersWaitForInVainAreNamed) {
+  const Stopwatch watch;
+  const auto stayed_away = run_workers({.count = 2}, [](int rank) {
+    if (rank == 1) return 0;
+    tell_launcher(rank, Stage::meeting);
+    return wait_for_ever(rank);
+  });
+  EXPECT_LT(watch.seconds(), 2.5);
+  ASSERT_NE(first_failure(stayed_away), nullptr);
+  EXPECT_EQ(first_failure(stayed_away)->rank, 1);
+  EXPECT_EQ(first_failure(stayed_away)->exit_code(), kLostOthers);
+  EXPECT_NE(first_failure(stayed_away)->text().find("ended with exit code 0 while others still"),
+            std::string::npos);
+
+  const auto left = run_workers({.count = 3}, [](int rank) {
+    if (rank == 1) return 0;
+    usleep(100'000);
+    return kLostOthers;
+  });
+  EXPECT_EQ(first_failure(left)->rank, 1);
+}
+
+TEST(Workers, MayEndWhileOthersDoNotWaitForThem) {
+  const auto endings = run_workers({.count = 2}, [](int rank) {
+    tell_launcher(rank, Stage::meeting);
+    tell_launcher(rank, Stage::met);
+    if (rank == 0) usleep(200'000);
+    return 0;
+  });
+  EXPECT_EQ(first_failure(endings), nullptr);
+}
+
+TEST(Workers, ThatEndAsTheyWereAskedHaveNotFailed) {
+  ChildProcess launcher([&](const auto& say) {
+    const auto endings = run_workers({.count = 2}, [&](int rank) {
+      signal(SIGINT, [](int) { _exit(130); });
+      say("ready");
+      return wait_for_ever(rank);
+    });
+    say(first_failure(endings) == nullptr && endings[1].as_asked ? "nobody failed" : "failed");
+  });
+  launcher.line();
+  launcher.line();
+  launcher.send(SIGINT);
+  EXPECT_EQ(launcher.line(), "nobody failed");
 }
 
 TEST(FreePort, IsOneToListenAt) {

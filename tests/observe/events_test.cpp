@@ -60,6 +60,37 @@ TEST(Progress, DescribesAStepInOneLine) {
   EXPECT_EQ(describe_step(event, 5), "loss 0.2130");
 }
 
+// What is shown of one event.
+std::string shown(const Json& event) {
+  TemporaryFolder folder;
+  std::FILE* out = std::fopen((folder / "out").c_str(), "w");
+  Progress(out).show(event);
+  std::fclose(out);
+  return read_file(folder / "out");
+}
+
+TEST(Progress, NamesWorkersAndHowTheyTalkWhereThereAreSeveral) {
+  Json start = {{"event", "start"},   {"model", "mlp"},      {"workers", 4},   {"nodes", 2},
+                {"transport", "tcp"}, {"algorithm", "ring"}, {"out", "runs/a"}};
+  EXPECT_NE(shown(start).find("; 4 workers on 2 nodes over tcp, all-reduce ring; runs/a\n"),
+            std::string::npos)
+      << shown(start);
+  start["nodes"] = 1;
+  EXPECT_NE(shown(start).find("; 4 workers over tcp, all-reduce ring;"), std::string::npos);
+  start["workers"] = 1;
+  EXPECT_EQ(shown(start).find("worker"), std::string::npos) << shown(start);
+}
+
+TEST(Progress, SaysWhenARunGoesOnOnOtherWorkers) {
+  Json resume = {
+      {"event", "resume"}, {"step", 7}, {"checkpoint", "c"}, {"workers", 2}, {"workers_before", 2}};
+  EXPECT_EQ(shown(resume), "resuming at step 7 from c\n");
+  resume["workers_before"] = 4;
+  EXPECT_EQ(
+      shown(resume),
+      "resuming at step 7 from c, on 2 workers now (4 before: --workers is not remembered)\n");
+}
+
 TEST(Progress, PrintsPlainLinesWhenPipedAndNotOneForEveryStep) {
   TemporaryFolder folder;
   std::FILE* out = std::fopen((folder / "out").c_str(), "w");

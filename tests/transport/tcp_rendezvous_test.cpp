@@ -1,7 +1,17 @@
 #include "transport/tcp/tcp_rendezvous.h"
 
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+
+#include <chrono>
+#include <latch>
+#include <thread>
+
+#include "base/clock.h"
 #include "expect_error.h"
 #include "transport/child_process.h"
+#include "transport/tcp/dial.h"
+#include "transport/tcp/frame_link.h"
 #include "transport/tcp_worlds.h"
 
 namespace lockstep::transport {
@@ -65,6 +75,86 @@ TEST(TcpRendezvous, AHostThatDoesNotExistIsBadInput) {
   } catch (const Timeout& error) {  // where no name service answers at all
     EXPECT_TRUE(has(error.what(), "no-such-host.invalid")) << error.what();
   }
+}
+
+TEST(TcpRendezvous, EndsAtOnceWhenThisWorkerIsAskedToStop) {
+  const uint16_t port = free_port();
+  const Descriptor asked(eventfd(1, EFD_CLOEXEC));
+  const Stopwatch watch;
+  for (const int rank : {0, 1}) {
+    Meeting meeting = meeting_of(rank, 2, port, 60);
+    meeting.stop = asked.get();
+    const std::string message = message_of<Interrupted>([&] { meet_over_tcp(meeting); });
+    EXPECT_TRUE(has(message, fmt::format("interrupted while waiting for rank {}", 1 - rank)))
+        << message;
+  }
+  EXPECT_LT(watch.seconds(), 5);
+}
+
+TEST(TcpRendezvous, EndsForThoseWhoCameWhenRankZeroIsAskedToStop) {
+  const uint16_t port = free_port();
+  const Descriptor asked(eventfd(0, EFD_CLOEXEC));
+  const auto thrown = play(2, [&](int rank) {
+    Meeting meeting = meeting_of(rank, 3, port, 60);
+    if (rank == 0) meeting.stop = asked.get();
+    if (rank == 1) {
+      std::thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        eventfd_write(asked.get(), 1);
+      }).detach();
+    }
+    meet_over_tcp(meeting);
+  });
+  EXPECT_TRUE(has(message_of<Interrupted>([&] { rethrow(thrown[0]); }), "waiting for rank 2"));
+  EXPECT_TRUE(has(message_of<PeerLost>([&] { rethrow(thrown[1]); }), "rank 0 was interrupted"));
+}
+
+TEST(TcpRendezvous, TurnsAwayRanksThatCannotBeAndGoesOn) {
+  const uint16_t port = free_port();
+  std::vector<std::string> log;
+  std::latch came(1);
+  const auto thrown = play(3, [&](int i) {
+    Meeting meeting = meeting_of(i == 2 ? 1 : 0, 2, port);
+    if (i == 0) meeting.log = [&](const std::string& line) { log.push_back(line); };
+    if (i == 1) {  // believes in the same world, and says it is rank 9
+      Dial dial({"127.0.0.1"}, port, "a key", {.from = 9, .purpose = Purpose::rendezvous},
+                Dial::WhenRefused::give_up);
+      while (!dial.advance()) {
+        pollfd wait = dial.waits_for();
+        wait_for({&wait, 1}, dial.patience());
+      }
+      FrameLink link(dial.take());
+      link.send(
+          FrameKind::join,
+          encode(Join{.world = 2, .pid = 1, .milliseconds_left = 10'000, .host = "elsewhere"}));
+      while (!link.receive() && !link.closed()) {
+        pollfd wait = link.waits_for();
+        wait_for({&wait, 1}, 1);
+      }
+      came.count_down();
+      return;
+    }
+    if (i == 2) came.wait();
+    meet_over_tcp(meeting);
+  });
+  expect_nothing(thrown);
+  ASSERT_EQ(log.size(), 1U);
+  EXPECT_TRUE(has(log[0], "turned rank 9 (elsewhere, pid 1) away: ranks of this job are 0 to 1"))
+      << log[0];
+}
+
+TEST(TcpRendezvous, SaysAtOnceWhereAWorkerWithAnotherKeyCameFrom) {
+  const uint16_t port = free_port();
+  std::vector<std::string> log;
+  play(2, [&](int rank) {
+    Meeting meeting = meeting_of(rank, 2, port, 1);
+    if (rank == 0) meeting.log = [&](const std::string& line) { log.push_back(line); };
+    if (rank == 1) meeting.key = "another key";
+    meet_over_tcp(meeting);
+  });
+  ASSERT_FALSE(log.empty());
+  EXPECT_TRUE(has(log[0], "turned away a worker at 127.0.0.1:")) << log[0];
+  EXPECT_TRUE(has(log[0], "another job key")) << log[0];
 }
 
 TEST(TcpRendezvous, MissingRanksAreNamedOnAllThatCame) {

@@ -90,8 +90,9 @@ void Doorman::accept_all() {
       drop(strangers_.begin(), "waited while too many others came");
     if (!watch(epoll_.get(), socket.get())) continue;
     const int descriptor = socket.get();
-    strangers_.push_back(
-        {std::move(socket), HostHandshake(key_, expects_), Deadline::in(kGuestSeconds)});
+    std::string address = remote_address(descriptor).text();
+    strangers_.push_back({std::move(socket), std::move(address), HostHandshake(key_, expects_),
+                          Deadline::in(kGuestSeconds)});
     const auto stranger = std::prev(strangers_.end());
     by_descriptor_[descriptor] = stranger;
     if (stranger->handshake.challenge(descriptor) == Progress::failed)
@@ -119,8 +120,9 @@ void Doorman::drop_late() {
 
 void Doorman::drop(Strangers::iterator stranger, const char* why) {
   ++dropped_;
-  say(fmt::format("dropped a connection from {}: it {}",
-                  remote_address(stranger->socket.get()).text(), why));
+  const char* const what =
+      stranger->handshake.refused() ? "turned away a worker at" : "dropped a connection from";
+  say(fmt::format("{} {}: it {}", what, stranger->address, why));
   by_descriptor_.erase(stranger->socket.get());
   strangers_.erase(stranger);
 }

@@ -42,6 +42,7 @@ class Doorman {
  private:
   struct Stranger {
     Descriptor socket;
+    std::string address;  ///< a connection that broke has none any more
     HostHandshake handshake;
     Deadline deadline;
   };

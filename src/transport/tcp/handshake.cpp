@@ -93,6 +93,7 @@ Progress HostHandshake::advance(int socket) {
 }
 
 Progress HostHandshake::judge(int socket, const Answer& answer) {
+  refused_ = true;
   if (!same(answer.proof, guest_proof(*key_, challenge_, answer))) {
     send_whole(socket, encode(Reply{.verdict = Verdict::wrong_key}));
     return fail("has another job key (LOCKSTEP_JOB_KEY)");
@@ -101,6 +102,7 @@ Progress HostHandshake::judge(int socket, const Answer& answer) {
     send_whole(socket, encode(Reply{.verdict = Verdict::not_expected}));
     return fail("has the job key, but is not expected here: left over from another job?");
   }
+  refused_ = false;
   const Reply reply{.verdict = Verdict::welcome, .proof = host_proof(*key_, challenge_, answer)};
   if (!send_whole(socket, encode(reply))) return fail("hung up");
   answer_ = answer;

@@ -40,6 +40,8 @@ class HostHandshake {
 
   const Identity& identity() const { return answer_.identity; }
   const char* trouble() const { return trouble_; }
+  /// Whether it is a worker of Lockstep's that was not let in.
+  bool refused() const { return refused_; }
 
  private:
   Progress judge(int socket, const Answer& answer);
@@ -52,6 +54,7 @@ class HostHandshake {
   std::array<std::byte, kAnswerBytes> arrived_ = {};
   size_t arrived_bytes_ = 0;
   const char* trouble_ = "said nothing";
+  bool refused_ = false;
 };
 
 /// The guest's end.

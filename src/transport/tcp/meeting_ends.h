@@ -1,6 +1,9 @@
 #pragma once
 
+#include <poll.h>
+
 #include <memory>
+#include <vector>
 
 #include "transport/tcp/tcp_rendezvous.h"
 
@@ -10,6 +13,10 @@ namespace lockstep::transport {
 std::unique_ptr<Rendezvous> host_meeting(const Meeting& meeting);
 std::unique_ptr<Rendezvous> join_meeting(const Meeting& meeting);
 std::unique_ptr<Rendezvous> meet_alone();
+
+/// As `wait_for`, and returns also when this worker is asked to stop.
+void wait_or_stop(const Meeting& meeting, std::vector<pollfd> waits, double seconds);
+bool asked_to_stop(const Meeting& meeting);
 
 /// As the error its kind stands for.
 [[noreturn]] void raise(const Failure& failure);

@@ -59,6 +59,11 @@ class MeetingGuest : public Rendezvous {
                                   meeting_.rank, master(), how));
   }
 
+  [[noreturn]] void interrupted(const char* whom) const {
+    throw Interrupted(fmt::format("rank {}: interrupted while waiting for {} at {}", meeting_.rank,
+                                  whom, master()));
+  }
+
   Meeting meeting_;
   Deadline deadline_ = Deadline::in(meeting_.seconds);
   FrameLink link_;
@@ -75,8 +80,8 @@ Descriptor MeetingGuest::dial() {
                                 "that rank 0 runs, the master's address and port, and "
                                 "firewalls",
                                 meeting_.rank, master(), meeting_.seconds, dial.trouble()));
-    pollfd wait = dial.waits_for();
-    wait_for({&wait, 1}, std::min(dial.patience(), deadline_.left()));
+    if (asked_to_stop(meeting_)) interrupted("rank 0");
+    wait_or_stop(meeting_, {dial.waits_for()}, std::min(dial.patience(), deadline_.left()));
   }
   return dial.take();
 }
@@ -99,8 +104,8 @@ std::vector<std::string> MeetingGuest::await_roster() {
                     fmt::format("rank {}: rank 0 at {} did not answer in {:.0f} s; see whether "
                                 "it still runs",
                                 meeting_.rank, master(), meeting_.seconds));
-    pollfd wait = link_.waits_for();
-    wait_for({&wait, 1}, deadline.left());
+    if (asked_to_stop(meeting_)) interrupted("all ranks to come");
+    wait_or_stop(meeting_, {link_.waits_for()}, deadline.left());
   }
 }
 
@@ -125,6 +130,16 @@ void raise(const Failure& failure) {
       break;
   }
   throw Mismatch("{}", failure.message);
+}
+
+void wait_or_stop(const Meeting& meeting, std::vector<pollfd> waits, double seconds) {
+  waits.push_back({.fd = meeting.stop, .events = POLLIN});
+  wait_for(waits, seconds);
+}
+
+bool asked_to_stop(const Meeting& meeting) {
+  pollfd stop = {.fd = meeting.stop, .events = POLLIN, .revents = 0};
+  return meeting.stop >= 0 && poll(&stop, 1, 0) > 0;
 }
 
 uint32_t milliseconds(double seconds) {

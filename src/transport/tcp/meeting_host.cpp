@@ -50,17 +50,21 @@ class MeetingHost : public Rendezvous {
   void wait_until(const std::function<bool()>& done);
   void move();
   void wait(Deadline notice);
-  void tell_who_is_missing() const;
+  std::string waiting_for() const;
+  void tell(const std::string& text) const;
   void welcome_newcomers();
   void hear(Newcomer& newcomer);
   void admit(Newcomer& newcomer, const Join& join);
   void refuse(Newcomer& newcomer, const Failure& failure);
+  void turn_away(Newcomer& newcomer, const Failure& failure);
   void hear(Member& member);
   void hand_out(const std::vector<std::string>& texts);
   std::vector<int> missing() const;
   bool all_here() const { return joined_ == meeting_.world; }
   [[noreturn]] void time_out();
+  [[noreturn]] void interrupted();
   [[noreturn]] void fail(const Failure& failure);
+  void part(const Failure& failure);
 
   Meeting meeting_;
   Doorman doorman_;
@@ -99,8 +103,9 @@ void MeetingHost::wait_until(const std::function<bool()>& done) {
   move();
   while (!done()) {
     if (deadline_.passed()) time_out();
+    if (asked_to_stop(meeting_)) interrupted();
     if (notice.passed()) {
-      tell_who_is_missing();
+      tell(waiting_for());
       notice = Deadline::never();
     }
     wait(notice);
@@ -114,11 +119,13 @@ void MeetingHost::move() {
     if (member.link) hear(member);
 }
 
-void MeetingHost::tell_who_is_missing() const {
+std::string MeetingHost::waiting_for() const {
   const std::vector<int> ranks = missing();
-  const std::string text =
-      fmt::format("waiting for rank{} {} at {}:{}", ranks.size() == 1 ? "" : "s",
-                  fmt::join(ranks, ", "), meeting_.host, meeting_.port);
+  return fmt::format("waiting for rank{} {} at {}:{}", ranks.size() == 1 ? "" : "s",
+                     fmt::join(ranks, ", "), meeting_.host, meeting_.port);
+}
+
+void MeetingHost::tell(const std::string& text) const {
   if (meeting_.log)
     meeting_.log(text);
   else
@@ -134,7 +141,7 @@ void MeetingHost::wait(Deadline notice) {
   }
   for (const Member& member : members_)
     if (member.link) waits.push_back(member.link->waits_for());
-  wait_for(waits, seconds);
+  wait_or_stop(meeting_, std::move(waits), seconds);
 }
 
 void MeetingHost::welcome_newcomers() {
@@ -170,14 +177,21 @@ void MeetingHost::admit(Newcomer& newcomer, const Join& join) {
                                 "{}; start all workers with one world size",
                                 peer.text(), join.world, members_[0].peer.text(), meeting_.world)});
   const auto rank = static_cast<size_t>(newcomer.rank);
-  if (rank >= members_.size() || rank == 0 || members_[rank].link)
-    return refuse(newcomer,
-                  {.kind = FailureKind::mismatch,
-                   .ranks = {newcomer.rank},
-                   .message = fmt::format("two workers say they are rank {}: {} and {}; "
-                                          "give each its own rank from 0 to {}",
-                                          rank, members_[rank % members_.size()].peer.text(),
-                                          peer.text(), meeting_.world - 1)});
+  if (rank >= members_.size()) {
+    tell(fmt::format("turned {} away: ranks of this job are 0 to {}", peer.text(),
+                     meeting_.world - 1));
+    return turn_away(newcomer, {.kind = FailureKind::mismatch,
+                                .ranks = {newcomer.rank},
+                                .message = fmt::format("{} is no rank of a job of {} workers",
+                                                       peer.text(), meeting_.world)});
+  }
+  if (rank == 0 || members_[rank].link)
+    return refuse(newcomer, {.kind = FailureKind::mismatch,
+                             .ranks = {newcomer.rank},
+                             .message = fmt::format("two workers say they are rank {}: {} and {}; "
+                                                    "give each its own rank from 0 to {}",
+                                                    rank, members_[rank].peer.text(), peer.text(),
+                                                    meeting_.world - 1)});
   members_[rank] = {.link = std::move(newcomer.link), .peer = peer, .text = {}};
   deadline_ = deadline_.or_in(join.milliseconds_left / 1000.0);
   ++joined_;
@@ -186,6 +200,10 @@ void MeetingHost::admit(Newcomer& newcomer, const Join& join) {
 // Before all are here it is not known who is right. Afterwards it is the newcomer who is too many.
 void MeetingHost::refuse(Newcomer& newcomer, const Failure& failure) {
   if (!all_here()) fail(failure);
+  turn_away(newcomer, failure);
+}
+
+void MeetingHost::turn_away(Newcomer& newcomer, const Failure& failure) {
   newcomer.link.send(FrameKind::failure, encode(failure));
   newcomer.link.finish();
   newcomer.deadline = Deadline::in(0);
@@ -250,7 +268,18 @@ void MeetingHost::time_out() {
                                meeting_.world, dropped)});
 }
 
+void MeetingHost::interrupted() {
+  const std::string text = "interrupted while " + waiting_for();
+  part({.kind = FailureKind::peer_lost, .ranks = {0}, .message = "rank 0 was " + text});
+  throw Interrupted("rank 0: " + text);
+}
+
 void MeetingHost::fail(const Failure& failure) {
+  part(failure);
+  raise(failure);
+}
+
+void MeetingHost::part(const Failure& failure) {
   const Deadline deadline = Deadline::in(kFarewellSeconds);
   std::vector<FrameLink*> links;
   for (Member& member : members_)
@@ -270,7 +299,6 @@ void MeetingHost::fail(const Failure& failure) {
       if (!link->closed()) wait_for({&wait, 1}, deadline.left());
     }
   }
-  raise(failure);
 }
 
 }  // namespace

@@ -1,0 +1,76 @@
+#include "launch/ending.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+int weight(const Ending& ending) {
+  if (ending.well() || ending.as_asked) return 0;
+  if (ending.early) return 4;
+  if (ending.hung) return 2;
+  return ending.exit_code() == kLostOthers ? 1 : 3;
+}
+
+bool is_named_by(const Ending& other, int rank) {
+  const std::string name = fmt::format("rank {} (", rank);
+  return std::any_of(other.last_words.begin(), other.last_words.end(),
+                     [&](const std::string& line) { return line.find(name) != std::string::npos; });
+}
+
+}  // namespace
+
+std::string Ending::text() const {
+  std::string text = fmt::format("rank {} ({}, pid {}) ", rank, host, pid);
+  if (early)
+    text += "ended with exit code 0 while others still worked";
+  else if (hung)
+    text += "did not end and had to be killed: it hung, or was stopped";
+  else if (WIFSIGNALED(status))
+    text +=
+        fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  else
+    text += fmt::format("ended with exit code {}", WEXITSTATUS(status));
+  if (!last_words.empty())
+    text += fmt::format("; the last it wrote to stderr:\n  {}", fmt::join(last_words, "\n  "));
+  return text;
+}
+
+int Ending::exit_code() const {
+  if (early) return kLostOthers;
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+const Ending* first_failure(const std::vector<Ending>& endings) {
+  const Ending* first = nullptr;
+  for (const Ending& ending : endings) {
+    const int theirs = first == nullptr ? 0 : weight(*first);
+    if (weight(ending) > theirs ||
+        (weight(ending) == theirs && theirs > 0 && ending.place < first->place))
+      first = &ending;
+  }
+  return first;
+}
+
+void find_who_left_early(std::vector<Ending>& endings) {
+  const Ending* const failure = first_failure(endings);
+  if (failure == nullptr || weight(*failure) != 1) return;
+  // Its process may take longer to end than those who noticed that it left.
+  for (Ending& ending : endings)
+    if (ending.well() && is_named_by(*failure, ending.rank)) {
+      ending.early = true;
+      return;
+    }
+  const auto first =
+      std::min_element(endings.begin(), endings.end(),
+                       [](const Ending& a, const Ending& b) { return a.place < b.place; });
+  first->early = first->well();
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,145 @@
+#include "launch/guardian.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/close_range.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <set>
+
+#include "lockstep/error.h"
+
+// The guardian reads from a pipe whose other end only the launcher has, and which therefore ends
+// with it: a number is a worker that has started, a negative one a worker that has ended. A `mark`
+// is a word that no other launcher has, in an environment variable of every worker; a launcher that
+// is a worker itself adds its own to that of the launcher above, so that both find the same
+// processes.
+namespace lockstep::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kVariable = "LOCKSTEP_LAUNCHER_MARK";
+// A process that starts others faster than they are found is not worth more.
+constexpr int kMostSweeps = 20;
+
+std::string random_mark() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+bool is_marked(const fs::path& process, const std::string& mark) {
+  std::ifstream file(process / "environ", std::ios::binary);
+  const std::string name = fmt::format("{}=", kVariable);
+  for (std::string variable; std::getline(file, variable, '\0');)
+    if (variable.starts_with(name)) return variable.find(mark) != std::string::npos;
+  return false;
+}
+
+bool is_alive(const fs::path& process) {
+  std::ifstream file(process / "stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && text.size() > name_end + 2 && text[name_end + 2] != 'Z';
+}
+
+// How many there were.
+int kill_marked(const std::string& mark) {
+  int killed = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename();
+    int pid = 0;
+    const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (wrong != std::errc() || end != name.data() + name.size()) continue;
+    if (!is_marked(entry.path(), mark) || !is_alive(entry.path())) continue;
+    if (kill(pid, SIGKILL) == 0) ++killed;
+  }
+  return killed;
+}
+
+// Nobody's terminal, nobody's reader: whoever waits for the end of our output must not wait for us.
+void step_aside(int pipe) {
+  setsid();
+  prctl(PR_SET_NAME, "lockstep-guard");
+  for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(each, SIG_IGN);
+  const int nothing = open("/dev/null", O_RDWR);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(nothing, stream);
+  dup2(pipe, STDIN_FILENO);
+  syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+}
+
+[[noreturn]] void guard(int pipe, const std::string& mark) {
+  step_aside(pipe);
+  std::set<int> groups;
+  for (int pid = 0; true;) {
+    const ssize_t count = read(STDIN_FILENO, &pid, sizeof pid);
+    if (count < 0 && errno == EINTR) continue;
+    if (count != sizeof pid) break;
+    if (pid > 0)
+      groups.insert(pid);
+    else
+      groups.erase(-pid);
+  }
+  for (const int group : groups) kill(-group, SIGKILL);
+  for (int i = 0; i < kMostSweeps && kill_marked(mark) > 0; ++i) continue;
+  _exit(0);
+}
+
+}  // namespace
+
+Guardian::Guardian() : mark_(random_mark()) {
+  int ends[2];
+  const bool piped = pipe2(ends, O_CLOEXEC) == 0;
+  pid_ = piped ? fork() : -1;
+  if (pid_ == 0) {
+    close(ends[1]);
+    guard(ends[0], mark_);
+  }
+  const int cause = errno;
+  if (piped) close(ends[0]);
+  if (pid_ < 0) {
+    if (piped) close(ends[1]);
+    throw Error(fmt::format("workers cannot be started: {}; see ulimit -n and ulimit -u",
+                            std::strerror(cause)));
+  }
+  pipe_ = ends[1];
+}
+
+Guardian::~Guardian() {
+  close(pipe_);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;
+}
+
+void Guardian::mark_this_process() const {
+  close(pipe_);
+  const char* const above = std::getenv(kVariable);
+  setenv(kVariable, above == nullptr ? mark_.c_str() : fmt::format("{},{}", above, mark_).c_str(),
+         1);
+}
+
+void Guardian::started(int pid) const {
+  tell(pid);
+}
+
+void Guardian::ended(int pid) const {
+  tell(-pid);
+}
+
+void Guardian::tell(int pid) const {
+  while (write(pipe_, &pid, sizeof pid) < 0 && errno == EINTR) continue;
+}
+
+}  // namespace lockstep::launch

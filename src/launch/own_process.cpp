@@ -1,0 +1,61 @@
+#include "launch/own_process.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "lockstep/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+// A terminate handler can reach nothing else.
+std::atomic<int> own_rank = -1;
+std::atomic<std::terminate_handler> handler_before = nullptr;
+std::atomic_flag ending = ATOMIC_FLAG_INIT;
+
+std::string with_rank(const std::string& message) {
+  const std::string rank = fmt::format("rank {}", own_rank.load());
+  if (own_rank < 0 || message.starts_with(rank)) return message;
+  return fmt::format("{}: {}", rank, message);
+}
+
+[[noreturn]] void end_by(const Error& error) {
+  while (ending.test_and_set()) pause();  // another thread is at it, and ends this one too
+  std::fflush(stdout);
+  std::fputs(fmt::format("lockstep: {}\n", with_rank(error.what())).c_str(), stderr);
+  std::_Exit(error.exit_code());
+}
+
+[[noreturn]] void on_terminate() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    end_by(error);
+  } catch (...) {
+  }
+  if (const std::terminate_handler before = handler_before) before();
+  std::abort();
+}
+
+}  // namespace
+
+void end_by_uncaught_errors() {
+  if (std::get_terminate() != on_terminate) handler_before = std::set_terminate(on_terminate);
+}
+
+void become_rank(int rank) {
+  own_rank = rank;
+  if (isatty(STDOUT_FILENO) != 0) return;
+  // With a buffer of its own: glibc would leave that of a stdout in use as it is until it is full.
+  static std::array<char, BUFSIZ> lines;
+  std::setvbuf(stdout, lines.data(), _IOLBF, lines.size());
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,53 @@
+#include "launch/own_process.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "launch/workers.h"
+#include "lockstep/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+// What a process of rank 1 comes to when `end` is the last it does.
+Ending ending_by(void (*end)()) {
+  return run_workers({.count = 1, .first_rank = 1, .prefixed = Prefixed::all}, [&](int rank) {
+    end_by_uncaught_errors();
+    become_rank(rank);
+    [&]() noexcept { end(); }();
+    return 0;
+  })[0];
+}
+
+TEST(OwnProcess, EndsByAnUncaughtErrorWithOneLineAndItsExitCode) {
+  const Ending lost = ending_by([] { throw PeerLost(0, "rank 0 is gone"); });
+  EXPECT_EQ(lost.exit_code(), kLostOthers);
+  EXPECT_EQ(lost.last_words, std::vector<std::string>{"lockstep: rank 1: rank 0 is gone"});
+  EXPECT_EQ(ending_by([] { throw BadInput("a bad flag"); }).exit_code(), 2);
+}
+
+TEST(OwnProcess, SaysItsRankOnlyOnce) {
+  const Ending ending = ending_by([] { throw Error("rank 1: no disk"); });
+  EXPECT_EQ(ending.last_words, std::vector<std::string>{"lockstep: rank 1: no disk"});
+}
+
+TEST(OwnProcess, EndsByAnyOtherExceptionAsBefore) {
+  const Ending ending = ending_by([] { throw std::runtime_error("who knows"); });
+  EXPECT_EQ(ending.exit_code(), 128 + SIGABRT);
+}
+
+TEST(OwnProcess, LosesNoLineThatItWrote) {
+  testing::internal::CaptureStdout();
+  ending_by([] {
+    std::puts("one");
+    std::abort();
+  });
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "[1] one\n");
+}
+
+}  // namespace
+}  // namespace lockstep::launch
