@@ -30,14 +30,15 @@ struct Planes {
 
 Moments measure(const Planes<uint8_t>& planes) {
   // Sums of so few squares fit 32 bits, which vectorizes; the totals are exact.
-  constexpr size_t kPiece = 65'536;
+  constexpr size_t kPixelsAtATime = 65'536;
   uint64_t sum = 0;
   uint64_t squares = 0;
   planes.for_each([&](std::span<const uint8_t> plane) {
-    for (size_t start = 0; start < plane.size(); start += kPiece) {
+    for (size_t start = 0; start < plane.size(); start += kPixelsAtATime) {
       uint32_t piece_sum = 0;
       uint32_t piece_squares = 0;
-      for (const uint32_t value : plane.subspan(start, std::min(kPiece, plane.size() - start))) {
+      for (const uint32_t value :
+           plane.subspan(start, std::min(kPixelsAtATime, plane.size() - start))) {
         piece_sum += value;
         piece_squares += value * value;
       }

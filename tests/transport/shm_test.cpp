@@ -18,14 +18,14 @@
 namespace lockstep::transport {
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using Message = std::vector<std::byte>;
 
 Label label(uint64_t number) {
   return {{number, 1, 2, 3, 4}};
 }
 
-Bytes pattern(int rank, size_t bytes) {
-  Bytes data(bytes);
+Message pattern(int rank, size_t bytes) {
+  Message data(bytes);
   for (size_t i = 0; i < bytes; ++i)
     data[i] = static_cast<std::byte>(i * 31 + static_cast<size_t>(rank));
   return data;
@@ -43,8 +43,8 @@ TEST(Shm, CarriesMessagesOfAnySizeFromAnywhereInMemory) {
                                 const auto shm = connect_shm(rendezvous);
                                 const int next = (shm->rank() + 1) % 3;
                                 const int before = (shm->rank() + 2) % 3;
-                                const Bytes sent = pattern(shm->rank(), bytes);
-                                Bytes received(bytes);
+                                const Message sent = pattern(shm->rank(), bytes);
+                                Message received(bytes);
                                 const Outgoing out{next, sent.data(), bytes};
                                 const Incoming in{before, received.data(), bytes};
                                 shm->exchange(label(1), {&out, 1}, {&in, 1}, soon());
@@ -58,13 +58,13 @@ TEST(Shm, CombinesStraightOutOfTheSendersMemory) {
                             [](Rendezvous& rendezvous) {
                               const auto shm = connect_shm(rendezvous);
                               const Memory bucket = shm->allocate(1000);
-                              Bytes sum(1000, std::byte{5});
+                              Message sum(1000, std::byte{5});
                               std::memset(bucket.data.get(), 2, 1000);
                               const int peer = 1 - shm->rank();
                               const Outgoing out{peer, bucket.data.get(), 1000};
                               const Incoming in{peer, sum.data(), 1000, add_bytes};
                               shm->exchange(label(1), {&out, 1}, {&in, 1}, soon());
-                              EXPECT_EQ(sum, Bytes(1000, std::byte{7}));
+                              EXPECT_EQ(sum, Message(1000, std::byte{7}));
                             }),
             no_errors(2));
 }
@@ -75,8 +75,8 @@ TEST(Shm, KeepsTheOrderOfMoreMessagesThanAQueueHolds) {
                             [](Rendezvous& rendezvous) {
                               const auto shm = connect_shm(rendezvous);
                               const int peer = 1 - shm->rank();
-                              Bytes sent(kMessages);
-                              Bytes received(kMessages);
+                              Message sent(kMessages);
+                              Message received(kMessages);
                               std::vector<Outgoing> out;
                               std::vector<Incoming> in;
                               for (size_t i = 0; i < kMessages; ++i) {
