@@ -7,6 +7,7 @@ Deadlines count from the fault until the launcher has ended. They are what the d
 3 s to end by themselves) and a margin for a busy machine.
 """
 
+import fcntl
 import json
 import os
 import random
@@ -98,6 +99,17 @@ def processes_with(word):
         except OSError:
             pass  # it ended meanwhile
     return found
+
+
+def is_free(folder):
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 class TrainingJob:
@@ -212,6 +224,8 @@ def suffer(lockstep, folder, fault, model):
     finally:
         job.end()
     if fault.resume:
+        # A process that dies gives its command line back before its files.
+        wait_until(lambda: is_free(out), fault.deadline, "the run's folder to be free")
         resumed = undisturbed_result(lockstep, out, fault.resume, "--resume")["model_sha256"]
         assert resumed == model, f"resumed by {fault.resume} workers, it became another model: {resumed}, not {model}"
     return seconds
