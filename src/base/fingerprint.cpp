@@ -8,15 +8,19 @@
 namespace lockstep {
 namespace {
 
-// Odd numbers without a pattern; a product carries every bit upwards, a rotation brings it down.
+// Odd numbers without a pattern.
 constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;
 constexpr uint64_t kSeeds[] = {0x243F6A8885A308D3, 0x13198A2E03707344, 0xA4093822299F31D0,
                                0x082EFA98EC4E6C89};
 constexpr size_t kStrands = std::size(kSeeds);
 constexpr size_t kWord = sizeof(uint64_t);
 
+// Both halves of a product of 128 bits: every bit of the factors reaches every bit of the result.
 uint64_t mix(uint64_t state, uint64_t word) {
-  return std::rotl((state ^ word) * kFactor, 29);
+  __extension__ using Wide = unsigned __int128;
+  const Wide product = static_cast<Wide>(state ^ word) * kFactor;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^
+         std::rotl(state, 23);
 }
 
 uint64_t word_at(const std::byte* from, size_t bytes = kWord) {
