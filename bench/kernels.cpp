@@ -3,7 +3,8 @@
 // it may well exceed the processor's peak), beside a matrix product measured in the same run. The
 // rule in kernels/convolution.cpp follows from this table.
 //
-//     build/bench/kernels [BATCH]          one thread: OMP_NUM_THREADS=1 taskset -c 1 ...
+//     scripts/build release -DLOCKSTEP_BENCH=ON -- kernels
+//     OMP_NUM_THREADS=1 taskset -c 1 build/release/kernels [BATCH]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

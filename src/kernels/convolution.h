@@ -13,7 +13,7 @@ namespace lockstep::kernels {
 enum class Method { winograd, direct };
 
 /// Which method serves a convolution: a rule on its shape, from measurements
-/// (`build/bench/kernels`). Never by timing at run time: another method is other bits.
+/// (`bench/kernels.cpp`). Never by timing at run time: another method is other bits.
 Method method_for(const ConvShape& shape, Layout input);
 const char* to_string(Method method);
 
