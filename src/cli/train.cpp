@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/control.h"
+#include "cli/elastic_flags.h"
 #include "cli/placement_flags.h"
 #include "cli/settings.h"
 #include "cli/shared_text.h"
@@ -22,6 +24,7 @@
 #include "observe/events.h"
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
+#include "train/training_data.h"
 #include "train/worker.h"
 #include "train/worker_count.h"
 #include "transport/tcp/tcp_rendezvous.h"
@@ -60,6 +63,7 @@ struct TrainFlags {
   };
   std::vector<std::string> settings;
   launch::PlacementFlags placement;
+  ElasticFlags elastic;
   std::string transport = "auto";
   std::string algorithm = "auto";
   std::optional<std::string> out;
@@ -166,7 +170,7 @@ int work(const train::WorkerTask& task, train::TrainAsWorker train_as_worker,
     tell(error.what());
     return stop_exit_code();
   }
-  if (task.job.rank == 0) show_result(last, flags.format());
+  if (!task.membership && task.job.rank == 0) show_result(last, flags.format());
   return last["event"] == "end" ? 0 : stop_exit_code();
 }
 
@@ -194,6 +198,54 @@ int start_workers(const TrainFlags& flags,
         return start(job, [&](const fs::path& folder) { out.set(folder.string()); });
       },
       [&](const launch::Ending& failure) { tell_failure(out.get(), failure.text()); });
+}
+
+ElasticJob elastic_job(const TrainFlags& flags, const Recipe& recipe, Facts facts) {
+  return {.flags = flags.elastic,
+          .placement = flags.placement,
+          .facts = std::move(facts),
+          .most_workers = static_cast<int>(shards_of(recipe)),
+          .silence_seconds = flags.silence};
+}
+
+// What joins later must be what began: the same recipe, data, way to add up, and program.
+Facts facts_of(const TrainFlags& flags, const Recipe& recipe, const train::TrainingData& data) {
+  Facts facts = result_values(recipe);
+  facts.emplace_back("data of digest", data.splits.digest);
+  facts.emplace_back("--transport", flags.transport);
+  facts.emplace_back("--algorithm", flags.algorithm);
+  facts.emplace_back("version", LOCKSTEP_VERSION);
+  facts.emplace_back("the program", trainer_fingerprint());
+  return facts;
+}
+
+// Workers come and go, and any of them may be the one that keeps the record: the result is told
+// here.
+int start_elastically(const TrainFlags& flags, const Recipe& recipe,
+                      std::shared_ptr<const train::TrainingData> data,
+                      train::TrainAsWorker train_as_worker) {
+  SharedText out;
+  const ElasticJob job = elastic_job(flags, recipe, facts_of(flags, recipe, *data));
+  const auto worker = [&](const launch::Job& mine, const elastic::MemberOptions& membership) {
+    train::WorkerTask task = task_of(flags, recipe, mine);
+    task.data = data;
+    task.membership = membership;
+    task.open_folder = [&] {
+      if (!out.get().empty()) return train::RunFolder::open(out.get());
+      train::RunFolder folder = open_folder(flags, recipe);
+      out.set(folder.path().string());
+      write_control(folder.path(), membership);
+      return folder;
+    };
+    return work(task, train_as_worker, flags);
+  };
+  const int code =
+      run_elastically(job, worker, [&](const std::string& why) { tell_failure(out.get(), why); });
+  if (out.get().empty()) return code;
+  remove_control(out.get());
+  if (const auto last = last_event(out.get()); last && code != 1 && code != 2)
+    show_result(*last, flags.format());
+  return code;
 }
 
 void check_flags(const TrainFlags& flags) {
@@ -231,6 +283,7 @@ int train_and_tell(const TrainFlags& flags) {
     return 0;
   }
   // What all workers would find is found here, and told once.
+  check(elastic_job(flags, recipe, {}));
   train::check_worker_count(recipe, workers);
 
   // Both take a while, and workers started here share both.
@@ -248,6 +301,7 @@ int train_and_tell(const TrainFlags& flags) {
     };
     return work(task, train_as_worker, flags);
   };
+  if (flags.elastic.asked()) return start_elastically(flags, recipe, data, train_as_worker);
   if (!job && workers > 1) return start_workers(flags, start);
   return work_watched_by_nobody([&](const Opened& opened) {
     return start(job.value_or(launch::Job{.launcher = "nobody"}), opened);
@@ -267,6 +321,7 @@ Command add_train(CLI::App& parent) {
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   add_placement_flags(*app, flags->placement);
+  add_elastic_flags(*app, flags->elastic);
   app->add_option("--transport", flags->transport,
                   fmt::format("{} or auto (default)", fmt::join(launch::transport_names(), ", ")))
       ->type_name("NAME");

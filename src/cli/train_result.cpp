@@ -47,11 +47,15 @@ void tell_how_to_go_on(const std::string& out) {
 
 }  // namespace
 
-std::optional<Json> finished_run(const fs::path& out) {
+std::optional<Json> last_event(const fs::path& out) {
   if (!fs::exists(out / "events.jsonl")) return std::nullopt;
   const std::vector<Json> events = observe::read_events(out / "events.jsonl");
-  if (events.empty() || events.back()["event"] != "end") return std::nullopt;
-  return events.back();
+  return events.empty() ? std::nullopt : std::optional(events.back());
+}
+
+std::optional<Json> finished_run(const fs::path& out) {
+  const auto last = last_event(out);
+  return last && (*last)["event"] == "end" ? last : std::nullopt;
 }
 
 void show_result(const Json& last, ResultFormat format) {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "base/digest.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -32,6 +33,10 @@ train::TrainAsWorker load() {
 }
 
 }  // namespace
+
+std::string trainer_fingerprint() {
+  return digest_file(Digest::Kind::sha256, library_path()).substr(0, 16);
+}
 
 std::future<train::TrainAsWorker> load_trainer() {
   return std::async(std::launch::async, load);

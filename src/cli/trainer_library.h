@@ -1,6 +1,7 @@
 #pragma once
 
 #include <future>
+#include <string>
 
 #include "train/worker.h"
 
@@ -9,5 +10,8 @@ namespace lockstep::cli {
 /// Loads the library that trains, in a thread of its own, from beside this program or from where it
 /// is installed. Throws Error where it is not there or does not fit.
 std::future<train::TrainAsWorker> load_trainer();
+
+/// Equal for two builds of it that give the same bits.
+std::string trainer_fingerprint();
 
 }  // namespace lockstep::cli

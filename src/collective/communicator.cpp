@@ -102,7 +102,7 @@ void Communicator::abort(const std::string& why) noexcept {
   transport_->abort(why);
 }
 
-void Communicator::throw_if_given_up() {
+void Communicator::check() {
   const std::lock_guard lock(gave_up_mutex_);
   if (gave_up_) throw Error(fmt::format("rank {} gave up before: {}", rank(), *gave_up_));
 }
@@ -110,7 +110,7 @@ void Communicator::throw_if_given_up() {
 template <typename Action>
 void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
   if (broken_) std::rethrow_exception(broken_);
-  throw_if_given_up();
+  check();
   call_ = call;
   cargo_ = cargo;
   try {

@@ -106,6 +106,10 @@ class Communicator {
   /// the first one given. From any thread.
   void abort(const std::string& why) noexcept;
 
+  /// Throws Error once this rank has given up: for who computes long between collectives. From any
+  /// thread.
+  void check();
+
  private:
   void run(Call call, Buffer buffer, Cargo cargo = {});
   void all_reduce_now(std::span<const Buffer> terms, const Shards& shards, Operation operation,
@@ -121,7 +125,6 @@ class Communicator {
   /// Runs `action`; what it throws is told to all other ranks, and thrown again ever after.
   template <typename Action>
   void guard(const Call& call, Cargo cargo, const Action& action);
-  void throw_if_given_up();
   std::string what_is_under_way() const;
   void tell_stall(const std::vector<int>& late) const;
   void count(int64_t bytes) { (*sent_)[static_cast<size_t>(cargo_.kind)] += bytes; }

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <random>
 
-#include "launch/free_port.h"
 #include "lockstep/error.h"
+#include "transport/free_port.h"
 
 namespace lockstep::launch {
 namespace {
@@ -92,9 +92,8 @@ void check_against(const PlacementFlags& flags, const Job& launched) {
 
 std::vector<Job> jobs_here(const PlacementFlags& flags) {
   check(flags);
-  const Address master = flags.master.empty()
-                             ? Address{"127.0.0.1", static_cast<uint16_t>(free_port())}
-                             : parse_master(flags.master);
+  const Address master = flags.master.empty() ? Address{"127.0.0.1", transport::free_port()}
+                                              : parse_master(flags.master);
   const std::string key = key_for(flags);
   std::vector<Job> jobs;
   for (int local = 0; local < flags.workers(); ++local)

@@ -43,6 +43,11 @@ std::string describe_other_workers(const Json& event) {
                      plural(workers, "worker"), before);
 }
 
+// "rank 1 (node7, pid 4711) is lost: ", or nothing.
+std::string describe_loss(const Json& event) {
+  return event.contains("lost") ? event.value("lost", "") + " is lost: " : "";
+}
+
 }  // namespace
 
 Progress::Progress(std::FILE* out)
@@ -61,6 +66,10 @@ void Progress::show(const Json& event) {
   if (kind == "resume")
     print(fmt::format("resuming at step {} from {}{}", format_count(event.value("step", 0)),
                       event.value("checkpoint", ""), describe_other_workers(event)));
+  if (kind == "workers")
+    print(fmt::format("{}going on with {} from step {}", describe_loss(event),
+                      plural(event.value("workers", 1), "worker"),
+                      format_count(event.value("step", 0))));
   if (kind == "evaluate" && style_ == Style::live) redraw("evaluating");
   if (kind == "epoch")
     print(fmt::format(

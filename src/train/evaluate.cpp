@@ -29,6 +29,7 @@ Totals evaluate(model::Model& model, const data::Dataset& dataset,
   const Range mine = slice(loader.batches_per_epoch(), group.world(), group.rank());
   if (!mine.empty()) loader.seek(0, mine.begin);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
+    group.check();
     const auto [x, y] = to_tensors(loader.next(), dataset.shape);
     const torch::Tensor scores = model.forward(x);
     results[static_cast<size_t>(i)] = {

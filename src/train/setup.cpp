@@ -7,7 +7,7 @@
 #include "base/agreement.h"
 #include "device/allocator.h"
 #include "lockstep/error.h"
-#include "train/checkpoint.h"
+#include "train/state.h"
 #include "train/worker_count.h"
 
 namespace lockstep::train {

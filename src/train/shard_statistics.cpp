@@ -110,4 +110,10 @@ void ShardStatistics::finish() {
   if (whole_numbers_) whole_numbers_->take_sum();
 }
 
+void ShardStatistics::take_back() {
+  torch::NoGradGuard no_grad;
+  if (floats_) floats_->values.copy_(floats_->before);
+  if (whole_numbers_) whole_numbers_->values.copy_(whole_numbers_->before);
+}
+
 }  // namespace lockstep::train

@@ -27,6 +27,9 @@ class ShardStatistics {
   void start();
   void finish();
 
+  /// Buffers are again what the step began with.
+  void take_back();
+
  private:
   // Buffers of one type in one piece of memory; the model's are views.
   template <typename Value>

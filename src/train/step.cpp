@@ -29,7 +29,7 @@ BatchTensors to_tensors(const data::Batch& batch, const data::Shape& shape) {
 namespace {
 
 // What shards add up to.
-enum Total : size_t { kLoss, kCorrect, kSamples, kWantStop, kTotals };
+enum Total : size_t { kLoss, kCorrect, kSamples, kWishes, kTotals = kWishes + 2 };
 
 parallel::GradientLayout layout_of(const parallel::Parameters& parameters) {
   return lay_out(gradient_sizes(parameters), parallel::last_first(parameters.size()), {});
@@ -42,6 +42,7 @@ Step::Step(const Recipe& recipe, std::shared_ptr<model::Model> model, data::Shap
     : model_(std::move(model)),
       shape_(std::move(shape)),
       trained_(parallel::trained_parameters(*model_)),
+      group_(division.group),
       shards_(division.shards),
       first_shard_(shards_.bounds()[static_cast<size_t>(division.group.rank())]),
       schedule_(std::move(schedule)),
@@ -57,6 +58,7 @@ Step::Step(const Recipe& recipe, std::shared_ptr<model::Model> model, data::Shap
       hooks_(trained_, [this](size_t parameter) { take_gradient(parameter); }) {}
 
 Totals Step::run(const data::Batch& batch, int64_t step, observe::SpanTimes& spans) {
+  under_way_ = true;
   for (int pass = 0; pass < reducer_.passes(); ++pass) run_shard(pass, batch, step, spans);
   {
     ScopedSpan span(spans, Span::exchange);
@@ -70,19 +72,27 @@ Totals Step::run(const data::Batch& batch, int64_t step, observe::SpanTimes& spa
     ScopedSpan span(spans, Span::optimizer);
     optimizer_->step(parameters_.values(), gradients(), schedule_.at(step), step + 1);
   }
+  under_way_ = false;
   const std::span<const double> sums = totals_.result();
-  stop_agreed_ = sums[kWantStop] > 0;
+  for (size_t wish = 0; wish < agreed_.size(); ++wish) agreed_[wish] = sums[kWishes + wish] > 0;
   return {.loss = sums[kLoss],
           .correct = static_cast<int64_t>(sums[kCorrect]),
           .samples = static_cast<int64_t>(sums[kSamples])};
 }
 
+// The optimizer comes last and cannot fail: parameters have not changed.
+void Step::take_back() {
+  if (under_way_) statistics_.take_back();
+  under_way_ = false;
+}
+
 void Step::run_shard(int pass, const data::Batch& batch, int64_t step, observe::SpanTimes& spans) {
+  group_.check();
   const int64_t shard = first_shard_ + pass;
   const Range range = slice(batch.whole, shards_.count(), shard);
   const std::span<double> totals = totals_.slot(pass);
   std::fill(totals.begin(), totals.end(), 0.0);
-  if (pass == 0 && wants_stop_) totals[kWantStop] = 1;
+  if (pass == 0) std::copy(wishes_.begin(), wishes_.end(), totals.begin() + kWishes);
   statistics_.begin_pass(pass, batch.whole);
   reducer_.begin_pass(pass);
   if (!range.empty()) {

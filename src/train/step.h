@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -38,6 +39,9 @@ struct BatchTensors {
 };
 BatchTensors to_tensors(const data::Batch& batch, const data::Shape& shape);
 
+/// What workers do together after a step if one of them wishes it.
+enum class Wish { stop, regroup };
+
 /// How a step is divided among workers.
 struct Division {
   collective::Shards shards;
@@ -56,10 +60,13 @@ class Step {
   /// whole batch gave. The times go to `spans`.
   Totals run(const data::Batch& batch, int64_t step, observe::SpanTimes& spans);
 
-  /// The next step tells all workers that this one wants to stop; `stop_agreed` is then true for
-  /// all of them after the same step.
-  void ask_to_stop() { wants_stop_ = true; }
-  bool stop_agreed() const { return stop_agreed_; }
+  /// The next step tells all workers of a wish of this one; it is then agreed for all of them
+  /// after the same step.
+  void wish(Wish wish) { wishes_[static_cast<size_t>(wish)] = true; }
+  bool agreed(Wish wish) const { return agreed_[static_cast<size_t>(wish)]; }
+
+  /// After `run` has thrown: parameters and buffers are again what they were before it.
+  void take_back();
 
   double learning_rate(int64_t step) const { return schedule_.at(step); }
   FlatParameters& parameters() { return parameters_; }
@@ -76,6 +83,7 @@ class Step {
   const std::shared_ptr<model::Model> model_;
   const data::Shape shape_;
   const parallel::Parameters trained_;
+  collective::Communicator& group_;
   const collective::Shards shards_;
   const int64_t first_shard_;  ///< of this worker's
   const optim::Schedule schedule_;
@@ -88,8 +96,9 @@ class Step {
   std::unique_ptr<optim::Optimizer> optimizer_;
   ShardStatistics statistics_;
   parallel::ShardedVector<double> totals_;
-  bool wants_stop_ = false;
-  bool stop_agreed_ = false;
+  std::array<bool, 2> wishes_ = {};  ///< by Wish
+  std::array<bool, 2> agreed_ = {};
+  bool under_way_ = false;
 
   parallel::GradientHooks hooks_;  // last: they call into all of the above
 };

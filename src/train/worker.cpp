@@ -3,11 +3,15 @@
 #include <cstdio>
 #include <set>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "observe/progress.h"
 #include "parallel/world_of.h"
+#include "train/state.h"
 #include "transport/host.h"
+#include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::train {
 
@@ -35,28 +39,123 @@ std::vector<std::string> warnings_of_other_folders(const std::vector<std::string
   return warnings;
 }
 
-}  // namespace
+/// What a worker brings to its generation, and takes from it to the next.
+struct Turn {
+  Trainer::Limits limits;
+  Json about = Json::object();  ///< more about the workers
+  bool goes_on = false;         ///< there was a generation before
+  std::optional<Safetensors>* memory = nullptr;
+};
 
-observe::Json train_as_worker(const WorkerTask& task) {
-  World world = world_of(launch::join_group(task.job, task.group), task.job.local_rank);
+Json train_with(World world, const WorkerTask& task, const Turn& turn) {
+  Trainer trainer(task.recipe, world, task.data);
+  Json about = about_workers(world, task.group);
+  about.update(turn.about);
+  const std::vector<std::string> asked = world.gather(task.asked_out);
+  if (world.rank() != 0) {
+    observe::EventLog nowhere;
+    return trainer.run(nullptr, nowhere, turn.limits, {.goes_on = turn.goes_on}, turn.memory);
+  }
+  const RunFolder folder = task.open_folder();
+  observe::EventLog events(folder.events());
+  observe::Progress progress(stderr);
+  events.listen([&](const observe::Json& event) { progress.show(event); });
+  return trainer.run(&folder, events, turn.limits,
+                     {.workers = about,
+                      .warnings = warnings_of_other_folders(asked, folder),
+                      .goes_on = turn.goes_on},
+                     turn.memory);
+}
+
+Json train_together(World world, const WorkerTask& task, const Turn& turn) {
   try {
-    Trainer trainer(task.recipe, world, task.data);
-    const Json about = about_workers(world, task.group);
-    const std::vector<std::string> asked = world.gather(task.asked_out);
-    if (world.rank() != 0) {
-      observe::EventLog nowhere;
-      return trainer.run(nullptr, nowhere, task.limits);
-    }
-    const RunFolder folder = task.open_folder();
-    observe::EventLog events(folder.events());
-    observe::Progress progress(stderr);
-    events.listen([&](const observe::Json& event) { progress.show(event); });
-    return trainer.run(&folder, events, task.limits,
-                       {.workers = about, .warnings = warnings_of_other_folders(asked, folder)});
+    return train_with(world, task, turn);
   } catch (const std::exception& error) {
     world.abort(error.what());
     throw;
   }
+}
+
+// A worker of a job whose workers come and go: one generation after the other, with what it
+// remembers of the last.
+class ElasticWorker {
+ public:
+  explicit ElasticWorker(const WorkerTask& task) : task_(task), member_(*task.membership) {}
+
+  Json until_the_end() {
+    elastic::Ready ready;
+    while (true) {
+      const auto order = member_.next(ready);
+      if (const auto* dismissed = std::get_if<elastic::Dismiss>(&order)) return leave(*dismissed);
+      const auto& go = std::get<elastic::Go>(order);
+      ready = {.generation = go.generation};
+      try {
+        Json last = work(go);
+        if (last["event"] != "regroup") {
+          member_.say(elastic::Bye{});
+          return last;
+        }
+      } catch (const std::exception& error) {
+        if (!goes_on_after(error)) {
+          member_.say(elastic::Fail{error.what()});
+          throw;
+        }
+        ready.why = error.what();
+      }
+      ready.step = memory_ ? step_of(*memory_) : -1;
+    }
+  }
+
+ private:
+  Json work(const elastic::Go& go) {
+    met_ = false;
+    launch::Job job = task_.job;
+    job.rank = go.rank;
+    job.world = go.world;
+    job.master_port = go.port;
+    job.key = fmt::format("{}/{}", task_.job.key, go.generation);
+    launch::GroupOptions options = task_.group;
+    options.connect.stop = member_.interrupted();
+    World world = world_of(launch::join_group(job, options), job.local_rank);
+    met_ = true;
+    member_.on_leave([world](const std::string& why) mutable { world.abort(why); });
+    Turn turn{.limits = task_.limits,
+              .about = {{"generation", go.generation}},
+              .goes_on = go.generation > 1,
+              .memory = &memory_};
+    if (!go.why.empty()) turn.about["lost"] = go.why;
+    turn.limits.regroup = &member_.regroup();
+    turn.limits.after_step = [this](int64_t step) { member_.did_step(step); };
+    if (go.last) turn.limits.stop_at_step = 0;
+    return train_together(world, task_, turn);
+  }
+
+  // Whoever is lost, and whatever becomes of a meeting because of it: the next generation will do
+  // better. Anything else would happen again.
+  bool goes_on_after(const std::exception& error) {
+    if (task_.limits.stop != nullptr && *task_.limits.stop && !met_) return false;
+    return !met_ || member_.must_leave() || dynamic_cast<const PeerLost*>(&error) != nullptr ||
+           dynamic_cast<const Timeout*>(&error) != nullptr;
+  }
+
+  static Json leave(const elastic::Dismiss& dismissed) {
+    if (dismissed.refused) throw BadInput("this worker cannot join the job: {}", dismissed.why);
+    if (!dismissed.why.empty()) throw PeerLost(0, dismissed.why);
+    return {{"event", "dismissed"}};
+  }
+
+  const WorkerTask& task_;
+  elastic::Member member_;
+  std::optional<Safetensors> memory_;
+  bool met_ = false;  ///< the others of the generation
+};
+
+}  // namespace
+
+observe::Json train_as_worker(const WorkerTask& task) {
+  if (task.membership) return ElasticWorker(task).until_the_end();
+  World world = world_of(launch::join_group(task.job, task.group), task.job.local_rank);
+  return train_together(world, task, {.limits = task.limits});
 }
 
 }  // namespace lockstep::train

@@ -2,7 +2,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
+#include "elastic/member.h"
 #include "launch/group.h"
 #include "launch/job.h"
 #include "observe/events.h"
@@ -25,10 +27,12 @@ struct WorkerTask {
   std::function<RunFolder()> open_folder;
   /// The folder this worker was asked for, "" where none was: rank 0's counts.
   std::string asked_out;
+  /// In a job whose workers come and go: where to find it. Rank and world are then told there.
+  std::optional<elastic::MemberOptions> membership = {};
 };
 
-/// Connects with the others, trains, and returns the last event. What this worker throws is told to
-/// all others.
+/// Connects with the others, trains, and returns the last event; "dismissed" where workers come and
+/// go and this one is needed no longer. What this worker throws is told to all others.
 observe::Json train_as_worker(const WorkerTask& task);
 
 /// The same, as it is found in the library `lockstep_trainer`: LibTorch takes half a second to

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "launch/free_port.h"
+#include "transport/free_port.h"
 #include "transport/tcp_worlds.h"
 
 namespace lockstep::launch {
@@ -16,7 +16,7 @@ TEST(Connect, RefusesATransportThatDoesNotExistAndSuggestsTheNearest) {
 
 TEST(Connect, ConnectsTheWorkersOfAJobByAnyTransportThatNeedsNoLauncher) {
   for (const std::string name : {"shm", "tcp", "hybrid"}) {
-    const auto port = static_cast<uint16_t>(free_port());
+    const auto port = transport::free_port();
     transport::expect_nothing(transport::play(3, [&](int rank) {
       const auto transport = connect(
           {.rank = rank, .world = 3, .master_port = port, .key = "a key"}, {.transport = name});
@@ -35,7 +35,7 @@ TEST(Connect, ConnectsTheWorkersOfAJobByAnyTransportThatNeedsNoLauncher) {
 
 TEST(Connect, NamesWhatWorkersDoNotWantAlike) {
   const auto connect_two = [](const ConnectOptions& first, const ConnectOptions& second) {
-    const auto port = static_cast<uint16_t>(free_port());
+    const auto port = transport::free_port();
     return transport::play(2, [&](int rank) {
       connect({.rank = rank, .world = 2, .master_port = port, .key = "a key"},
               rank == 0 ? first : second);
@@ -53,7 +53,7 @@ TEST(Connect, NamesWhatWorkersDoNotWantAlike) {
 }
 
 TEST(Connect, SaysWhichWorkersDidNotCome) {
-  const auto port = static_cast<uint16_t>(free_port());
+  const auto port = transport::free_port();
   const std::string message = message_of<Timeout>([&] {
     connect({.rank = 0, .world = 2, .master_port = port, .key = "a key"},
             {.transport = "shm", .meeting_seconds = 0.2});

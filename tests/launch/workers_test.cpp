@@ -14,7 +14,7 @@
 #include <set>
 
 #include "base/clock.h"
-#include "launch/free_port.h"
+#include "transport/free_port.h"
 #include "launch/report.h"
 #include "lockstep/error.h"
 #include "temporary_folder.h"
@@ -342,7 +342,7 @@ TEST(Workers, ThatEndAsTheyWereAskedHaveNotFailed) {
 }
 
 TEST(FreePort, IsOneToListenAt) {
-  const int port = free_port();
+  const int port = transport::free_port();
   EXPECT_GT(port, 0);
   EXPECT_LE(port, 65535);
 }

@@ -14,7 +14,7 @@
 #include "data/source.h"
 #include "lockstep/lockstep.h"
 #include "model/model.h"
-#include "train/checkpoint.h"
+#include "train/state.h"
 #include "train/step.h"
 
 namespace {

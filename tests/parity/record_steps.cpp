@@ -15,7 +15,7 @@
 #include "device/random.h"
 #include "launch/group.h"
 #include "model/model.h"
-#include "train/checkpoint.h"
+#include "train/state.h"
 #include "train/step.h"
 
 namespace {

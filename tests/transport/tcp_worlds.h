@@ -9,16 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "transport/free_port.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp.h"
 #include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::transport {
-
-/// A port that nobody listened at a moment ago.
-inline uint16_t free_port() {
-  return local_address(listen_at("127.0.0.1", 0).get()).port();
-}
 
 inline Log silent() {
   return [](const std::string&) {};

@@ -13,7 +13,7 @@ constexpr uint32_t kControlMagic = 0x43534b4c;
 
 constexpr size_t kLongestHost = 256;
 constexpr size_t kLongestMessage = 16384;
-constexpr size_t kMostAddresses = 64;
+constexpr size_t kMostCardAddresses = 64;
 
 size_t largest_payload(FrameKind kind) {
   switch (kind) {
@@ -25,6 +25,8 @@ size_t largest_payload(FrameKind kind) {
       return kLongestRoster;
     case FrameKind::failure:
       return kLongestMessage + size_t{4} * kLargestWorld + 64;
+    case FrameKind::membership:
+      return kLongestText;
   }
   return 0;
 }
@@ -40,7 +42,7 @@ Identity read_identity(ByteReader& reader) {
 }
 
 bool known(Purpose purpose) {
-  return purpose == Purpose::rendezvous || purpose == Purpose::control || purpose == Purpose::data;
+  return purpose >= Purpose::rendezvous && purpose <= Purpose::membership;
 }
 
 bool known(Verdict verdict) {
@@ -225,7 +227,7 @@ std::optional<Card> parse_card(Bytes bytes) {
   card.streams = reader.get<uint32_t>();
   card.session = reader.get<uint64_t>();
   const auto count = reader.get<uint32_t>();
-  if (count > kMostAddresses) return std::nullopt;
+  if (count > kMostCardAddresses) return std::nullopt;
   for (uint32_t i = 0; i < count && !reader.broken(); ++i)
     card.addresses.push_back(reader.get_text(kLongestHost));
   if (!reader.complete()) return std::nullopt;

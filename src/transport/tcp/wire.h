@@ -22,7 +22,7 @@ using Bytes = std::span<const std::byte>;
 using Nonce = std::array<std::byte, 32>;
 using Proof = std::array<std::byte, 32>;
 
-enum class Purpose : uint32_t { rendezvous = 1, control = 2, data = 3 };
+enum class Purpose : uint32_t { rendezvous = 1, control = 2, data = 3, membership = 4 };
 
 /// Who calls whom, and for what. Part of both proofs, so that nothing of it can be changed on the
 /// way.
@@ -70,7 +70,8 @@ std::optional<Reply> parse_reply(Bytes bytes);
 
 // ---- rendezvous: frames of a header and a payload
 
-enum class FrameKind : uint32_t { join = 1, entry = 2, roster = 3, failure = 4 };
+/// Frames of kind `membership` are elastic/message.h's.
+enum class FrameKind : uint32_t { join = 1, entry = 2, roster = 3, failure = 4, membership = 5 };
 
 struct FrameHeader {
   FrameKind kind = FrameKind::join;

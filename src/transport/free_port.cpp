@@ -1,4 +1,4 @@
-#include "launch/free_port.h"
+#include "transport/free_port.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -11,9 +11,9 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::launch {
+namespace lockstep::transport {
 
-int free_port() {
+uint16_t free_port() {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -27,4 +27,4 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::transport

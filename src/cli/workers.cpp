@@ -1,0 +1,41 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/control.h"
+#include "elastic/controller.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct WorkersFlags {
+  std::string run;
+  std::optional<int> set;
+};
+
+int show_workers(const WorkersFlags& flags) {
+  fmt::print("{}", elastic::control(read_control(flags.run), {.workers = flags.set}));
+  return 0;
+}
+
+}  // namespace
+
+Command add_workers(CLI::App& parent) {
+  auto flags = std::make_shared<WorkersFlags>();
+  CLI::App* app = parent.add_subcommand(
+      "workers", "Show the workers of an elastic run, and change how many there are");
+  app->add_option("RUN", flags->run, "the run's folder")->type_name("")->required();
+  app->add_option("--set", flags->set, "so many from the next step on")->type_name("N");
+  app->footer(
+      "Examples:\n"
+      "  lockstep train recipes/fashion-convnet.toml --workers 2 --elastic --out runs/mine\n"
+      "  lockstep workers runs/mine\n"
+      "  lockstep workers runs/mine --set 4");
+  return {app, [flags] { return show_workers(*flags); }};
+}
+
+}  // namespace lockstep::cli

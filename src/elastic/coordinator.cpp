@@ -1,0 +1,183 @@
+#include "elastic/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/free_port.h"
+#include "transport/host.h"
+
+namespace lockstep::elastic {
+namespace {
+
+using transport::FrameKind;
+
+// Who has been told all waits this long for the other end to hang up.
+constexpr double kFarewellSeconds = 2;
+
+}  // namespace
+
+Coordinator::Coordinator(const CoordinatorOptions& options)
+    : options_(options), membership_(options.limits) {
+  doorman_.emplace(
+      transport::listen_at(options.host, options.port), options.key,
+      [](const transport::Identity& identity) {
+        return identity.purpose == transport::Purpose::membership;
+      },
+      options.tell);
+}
+
+void Coordinator::close_here() {
+  doorman_.reset();
+  guests_.clear();
+}
+
+void Coordinator::add_waits(std::vector<pollfd>& waits) const {
+  waits.push_back({.fd = doorman_->descriptor(), .events = POLLIN, .revents = 0});
+  for (const auto& [id, guest] : guests_) waits.push_back(guest.link.waits_for());
+}
+
+double Coordinator::patience() const {
+  double seconds = std::min({doorman_->patience(), membership_.patience(), next_beat_.left()});
+  for (const auto& [id, guest] : guests_) seconds = std::min(seconds, guest.silent.left());
+  return seconds;
+}
+
+void Coordinator::serve() {
+  welcome();
+  for (auto& [id, guest] : guests_) hear(id, guest);
+  part_from_who_is_gone();
+  carry_out(membership_.orders());
+  if (next_beat_.passed()) beat();
+}
+
+void Coordinator::welcome() {
+  for (transport::Doorman::Guest& guest : doorman_->serve())
+    guests_.emplace(next_id_++, Guest{.link = transport::FrameLink(std::move(guest.socket)),
+                                      .silent = Deadline::in(options_.silence_seconds)});
+}
+
+void Coordinator::hear(MemberId id, Guest& guest) {
+  guest.link.flush();
+  while (const auto frame = guest.link.receive()) {
+    guest.silent = Deadline::in(options_.silence_seconds);
+    if (frame->kind == FrameKind::membership) hear(id, guest, frame->payload);
+  }
+}
+
+void Coordinator::hear(MemberId id, Guest& guest, const std::string& text) {
+  if (const auto beat = parse<Beat>(text)) return membership_.beat(id, beat->step);
+  if (const auto ready = parse<Ready>(text)) return membership_.ready(id, *ready);
+  if (const auto hello = parse<Hello>(text)) return admit(id, guest, *hello);
+  if (const auto control = parse<Control>(text)) return answer(guest, *control);
+  if (const auto fail = parse<Fail>(text)) {
+    membership_.failed(id, fail->why);
+    guest.member = false;
+  }
+  if (parse<Bye>(text)) {
+    membership_.bye(id);
+    guest.member = false;
+  }
+}
+
+void Coordinator::admit(MemberId id, Guest& guest, const Hello& hello) {
+  if (guest.member) return;
+  const auto place = places_.find(hello.pid);
+  const bool is_here = place != places_.end() && hello.identity == transport::host_identity();
+  const auto refusal =
+      membership_.admit(id, hello, {.here = is_here ? std::optional(place->second) : std::nullopt});
+  if (refusal) {
+    options_.tell(
+        fmt::format("turned away a worker ({}, pid {}): {}", hello.host, hello.pid, *refusal));
+    guest.link.send(FrameKind::membership, encode(Dismiss{.refused = true, .why = *refusal}));
+    guest.silent = Deadline::in(kFarewellSeconds);
+    return;
+  }
+  guest.member = true;
+  if (is_here) guest.pid_here = hello.pid;
+}
+
+void Coordinator::answer(Guest& guest, const Control& control) {
+  Status status;
+  if (control.workers)
+    if (const auto refusal = membership_.want(*control.workers))
+      status = {.text = *refusal, .refused = true};
+  if (!status.refused) status.text = membership_.text();
+  guest.link.send(FrameKind::membership, encode(status));
+}
+
+// One of this host's is lost once its process has ended: until then it may be writing.
+void Coordinator::part_from_who_is_gone() {
+  for (auto entry = guests_.begin(); entry != guests_.end();) {
+    auto& [id, guest] = *entry;
+    const bool gone = guest.link.closed() || guest.silent.passed();
+    if (!gone || guest.condemned) {
+      ++entry;
+      continue;
+    }
+    if (guest.member && places_.contains(guest.pid_here)) {
+      condemned_.push_back(guest.pid_here);
+      guest.condemned = true;
+      guest.silent = Deadline::never();
+      continue;
+    }
+    if (guest.member) {
+      if (!membership_.over())
+        options_.tell(fmt::format("{} {}", membership_.name(id),
+                                  guest.link.closed() ? "hung up" : "fell silent"));
+      membership_.lost(id);
+    }
+    entry = guests_.erase(entry);
+  }
+}
+
+void Coordinator::started(int pid, int place) {
+  places_[pid] = place;
+}
+
+void Coordinator::ended(int pid) {
+  places_.erase(pid);
+  for (auto entry = guests_.begin(); entry != guests_.end();) {
+    auto& [id, guest] = *entry;
+    if (guest.pid_here != pid) {
+      ++entry;
+      continue;
+    }
+    hear(id, guest);  // what it said before it ended
+    if (guest.member) membership_.lost(id);
+    entry = guests_.erase(entry);
+  }
+}
+
+std::vector<int> Coordinator::take_condemned() {
+  return std::exchange(condemned_, {});
+}
+
+void Coordinator::carry_out(const std::vector<Order>& orders) {
+  const bool begins = std::any_of(orders.begin(), orders.end(), [](const Order& order) {
+    return std::holds_alternative<Go>(order.what);
+  });
+  const auto port = begins ? transport::free_port() : uint16_t{0};
+  for (const auto& [to, what] : orders) {
+    const auto guest = guests_.find(to);
+    if (guest == guests_.end()) continue;
+    transport::FrameLink& link = guest->second.link;
+    if (const auto* go = std::get_if<Go>(&what)) {
+      Go with_port = *go;
+      with_port.port = port;
+      link.send(FrameKind::membership, encode(with_port));
+    } else if (const auto* leave = std::get_if<Leave>(&what)) {
+      link.send(FrameKind::membership, encode(*leave));
+    } else {
+      link.send(FrameKind::membership, encode(std::get<Dismiss>(what)));
+      guest->second.member = false;
+    }
+  }
+}
+
+void Coordinator::beat() {
+  next_beat_ = Deadline::in(options_.silence_seconds / 5);
+  for (auto& [id, guest] : guests_)
+    if (guest.member) guest.link.send(FrameKind::membership, encode(Beat{}));
+}
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,171 @@
+#include "elastic/member.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/deadline.h"
+#include "elastic/dial_coordinator.h"
+#include "lockstep/error.h"
+#include "transport/host.h"
+#include "transport/tcp/tcp_rendezvous.h"
+
+namespace lockstep::elastic {
+namespace {
+
+using transport::FrameKind;
+
+// How long last words may take to get away.
+constexpr double kFarewellSeconds = 2;
+
+int event_descriptor() {
+  const int descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (descriptor < 0)
+    throw Error(fmt::format("no event descriptor: {}; see ulimit -n", std::strerror(errno)));
+  return descriptor;
+}
+
+}  // namespace
+
+Member::Member(const MemberOptions& options)
+    : options_(options),
+      interrupted_(event_descriptor()),
+      wake_(event_descriptor()),
+      link_(dial_coordinator(options)) {
+  link_.send(FrameKind::membership, encode(Hello{.facts = options.facts,
+                                                 .host = transport::host_name(),
+                                                 .identity = transport::host_identity(),
+                                                 .pid = getpid()}));
+  thread_ = std::thread([this] { listen(); });
+}
+
+Member::~Member() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  eventfd_write(wake_, 1);
+  thread_.join();
+  close(interrupted_);
+  close(wake_);
+}
+
+std::variant<Go, Dismiss> Member::next(const Ready& ready) {
+  std::unique_lock lock(mutex_);
+  abort_ = nullptr;
+  if (ready.generation > 0) link_.send(FrameKind::membership, encode(ready));
+  eventfd_write(wake_, 1);
+  heard_.wait(lock, [this] { return order_ || lost_ || is_readable(options_.stop); });
+  if (lost_) throw PeerLost(0, *lost_);
+  if (!order_) throw transport::Interrupted("interrupted while waiting for other workers");
+  return *std::exchange(order_, std::nullopt);
+}
+
+void Member::on_leave(std::function<void(const std::string&)> abort) {
+  std::unique_lock lock(mutex_);
+  abort_ = std::move(abort);
+  if (leave_ && abort_) abort_(*leave_);
+}
+
+bool Member::must_leave() {
+  const std::lock_guard lock(mutex_);
+  return leave_.has_value();
+}
+
+void Member::say(const Bye& bye) {
+  say_last(encode(bye));
+}
+
+void Member::say(const Fail& fail) {
+  say_last(encode(fail));
+}
+
+void Member::say_last(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  abort_ = nullptr;
+  link_.send(FrameKind::membership, text);
+  const Deadline deadline = Deadline::in(kFarewellSeconds);
+  while (!link_.flush() && !deadline.passed()) {
+    pollfd wait = link_.waits_for();
+    transport::wait_for({&wait, 1}, deadline.left());
+  }
+}
+
+// With the lock held.
+void Member::begin(const Go& go) {
+  order_ = go;
+  generation_ = go.generation;
+  leave_.reset();
+  regroup_ = false;
+  eventfd_t ignored = 0;
+  if (!is_readable(options_.stop)) eventfd_read(interrupted_, &ignored);
+}
+
+// With the lock held.
+void Member::leave_at_once(const std::string& why) {
+  if (leave_) return;
+  leave_ = why;
+  eventfd_write(interrupted_, 1);
+  if (abort_) abort_(why);
+}
+
+void Member::listen() {
+  const double every = options_.silence_seconds / 5;
+  Deadline silent = Deadline::in(options_.silence_seconds);
+  Deadline next_beat = Deadline::in(every);
+  bool stop_passed_on = false;
+  std::unique_lock lock(mutex_);
+  while (!ends_) {
+    std::array<pollfd, 3> waits = {
+        link_.waits_for(), pollfd{.fd = wake_, .events = POLLIN, .revents = 0},
+        pollfd{.fd = stop_passed_on ? -1 : options_.stop, .events = POLLIN, .revents = 0}};
+    lock.unlock();
+    transport::wait_for(waits, std::min(next_beat.left(), silent.left()));
+    eventfd_t ignored = 0;
+    eventfd_read(wake_, &ignored);
+    lock.lock();
+    link_.flush();
+    while (const auto frame = link_.receive()) {
+      silent = Deadline::in(options_.silence_seconds);
+      if (frame->kind == FrameKind::membership) hear(frame->payload);
+    }
+    if (!lost_ && (link_.closed() || silent.passed())) {
+      lost_ = fmt::format("the job's coordinator at {}:{} {}: this worker ends", options_.host,
+                          options_.port, link_.closed() ? "is gone" : "fell silent");
+      leave_at_once(*lost_);
+      silent = Deadline::never();
+    }
+    if (next_beat.passed()) {
+      next_beat = Deadline::in(every);
+      link_.send(FrameKind::membership, encode(Beat{.step = step_}));
+    }
+    if (!stop_passed_on && is_readable(options_.stop)) {
+      stop_passed_on = true;
+      eventfd_write(interrupted_, 1);
+    }
+    heard_.notify_all();
+  }
+}
+
+// With the lock held.
+void Member::hear(const std::string& text) {
+  if (const auto go = parse<Go>(text)) begin(*go);
+  if (const auto leave = parse<Leave>(text); leave && leave->generation == generation_) {
+    if (leave->at_once)
+      leave_at_once(leave->why);
+    else
+      regroup_ = true;
+  }
+  if (const auto dismiss = parse<Dismiss>(text)) {
+    order_ = *dismiss;
+    leave_at_once(dismiss->why.empty() ? "dismissed" : dismiss->why);
+  }
+}
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "elastic/message.h"
+#include "transport/tcp/frame_link.h"
+
+namespace lockstep::elastic {
+
+struct MemberOptions {
+  std::string host;  ///< where the coordinator is
+  uint16_t port = 0;
+  std::string key;
+  Facts facts;  ///< what all workers must hold alike
+  double silence_seconds = 10;
+  double connect_seconds = 60;
+  int stop = -1;  ///< readable once this worker is asked to stop
+};
+
+/// A worker's end of a job whose workers come and go. A thread hears what the coordinator says and
+/// tells it that this worker is alive.
+///
+///     Member member(options);
+///     while (true) {
+///       const auto order = member.next(ready);  // or it is dismissed
+///       World world = ...;                      // with the others of that generation
+///       member.on_leave([world](const std::string& why) mutable { world.abort(why); });
+///       ...                                     // until the run ends or others are lost
+///     }
+class Member {
+ public:
+  /// Throws BadInput (no such host, another key), Timeout, and Interrupted when asked to stop.
+  explicit Member(const MemberOptions& options);
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  /// Says that this worker is ready for another generation than the one it was in, and waits to be
+  /// told which. Throws PeerLost when the coordinator is gone or silent, Interrupted when asked to
+  /// stop.
+  std::variant<Go, Dismiss> next(const Ready& ready);
+
+  /// Readable once the generation under way must be left at once, or this worker is asked to stop.
+  int interrupted() const { return interrupted_; }
+  /// Set once all are asked to leave the generation after the step under way.
+  const std::atomic<bool>& regroup() const { return regroup_; }
+  /// Calls `abort` from the thread, once, when the generation must be left at once; at once if that
+  /// is so already. Nothing: calls nobody any more.
+  void on_leave(std::function<void(const std::string& why)> abort);
+  /// Whether the generation under way must be left at once.
+  bool must_leave();
+
+  void did_step(int64_t step) { step_ = step; }
+  /// The last words: the run has come to its end, or to an error that would happen again.
+  void say(const Bye& bye);
+  void say(const Fail& fail);
+
+ private:
+  void listen();
+  void hear(const std::string& text);
+  void begin(const Go& go);
+  void leave_at_once(const std::string& why);
+  void say_last(const std::string& text);
+
+  const MemberOptions options_;
+  const int interrupted_;
+  const int wake_;  ///< the thread, when there is something to send
+  std::atomic<bool> regroup_ = false;
+  std::atomic<int64_t> step_ = -1;
+
+  std::mutex mutex_;
+  std::condition_variable heard_;
+  // Guarded by mutex_.
+  transport::FrameLink link_;
+  std::optional<std::variant<Go, Dismiss>> order_;
+  int64_t generation_ = 0;
+  std::optional<std::string> leave_;  ///< why, at once
+  std::function<void(const std::string&)> abort_;
+  std::optional<std::string> lost_;  ///< how the coordinator was lost
+  bool ends_ = false;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,220 @@
+#include "elastic/membership.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::elastic {
+namespace {
+
+// Workers that die again and again before they have done a step will not do one the next time.
+constexpr int kMostBarrenGenerations = 10;
+
+// The first thing that one holds otherwise than the others.
+std::optional<std::string> difference(const Facts& ours, const Facts& theirs) {
+  for (size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
+    if (i >= ours.size() || i >= theirs.size() || ours[i].first != theirs[i].first)
+      return "it is of another version of Lockstep";
+    if (ours[i].second != theirs[i].second)
+      return fmt::format("the job has {} {}, this worker has {}", ours[i].first, ours[i].second,
+                         theirs[i].second);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> Membership::admit(MemberId id, const Hello& hello, const Place& place) {
+  if (over_ || stops_) return "the job is at its end";
+  if (!members_.empty())
+    if (const auto other = difference(members_.begin()->second.hello.facts, hello.facts))
+      return other;
+  if (!place.here && count() >= std::max(wanted_, limits_.most))
+    return fmt::format("the job has its {} workers; see --max-workers", count());
+  members_[id] = {.hello = hello, .place = place, .rank = {}};
+  wanted_ = std::max(wanted_, count());
+  return std::nullopt;
+}
+
+void Membership::ready(MemberId id, const Ready& ready) {
+  const auto found = members_.find(id);
+  if (found == members_.end() || ready.generation != generation_) return;
+  found->second.rank.reset();
+  step_ = std::max(step_, ready.step);
+  if (ready.why.empty() || lost_somebody_) return;
+  lost_somebody_ = true;
+  whom_ = ready.why;
+}
+
+void Membership::beat(MemberId id, int64_t step) {
+  if (members_.contains(id)) step_ = std::max(step_, step);
+}
+
+void Membership::bye(MemberId id) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return;
+  if (found->second.rank == 0) over_ = true;
+  members_.erase(found);
+}
+
+void Membership::failed(MemberId id, const std::string& why) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return;
+  if (!over_) failure_ = why;
+  over_ = true;
+  members_.erase(found);
+}
+
+void Membership::lost(MemberId id) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return;
+  if (found->second.rank) {
+    if (!lost_somebody_) whom_ = name(found->second);
+    lost_somebody_ = true;
+  }
+  members_.erase(found);
+  patience_ = Deadline::in(limits_.patience_seconds);
+}
+
+std::optional<std::string> Membership::want(int workers) {
+  if (over_ || stops_) return "the job is at its end";
+  if (workers < limits_.least || workers > limits_.most)
+    return fmt::format("{} workers: expected {} to {} (--min-workers, --max-workers)", workers,
+                       limits_.least, limits_.most);
+  places_here_ =
+      workers > wanted_ ? places_here_ + workers - wanted_ : std::min(places_here_, workers);
+  wanted_ = workers;
+  patience_ = Deadline::in(limits_.patience_seconds);
+  return std::nullopt;
+}
+
+std::vector<Order> Membership::orders() {
+  std::vector<Order> orders;
+  if (over_) {
+    end(failure_, orders);
+    return orders;
+  }
+  if (in_generation()) {
+    order_to_leave(orders);
+    return orders;
+  }
+  if (generation_ > 0 && std::exchange(lost_somebody_, false)) {
+    barren_generations_ = step_ > step_at_beginning_ ? 0 : barren_generations_ + 1;
+    if (barren_generations_ >= kMostBarrenGenerations)
+      end(fmt::format("workers were lost {} times without finishing a step; the last time: {}",
+                      barren_generations_, whom_),
+          orders);
+    if (over_) return orders;
+  }
+  dismiss_who_is_too_many(orders);
+  const int needed = generation_ == 0 ? limits_.first : limits_.least;
+  if (stops_ && anyone_here())
+    begin_generation(true, orders);
+  else if (count() >= needed && anyone_here())
+    begin_generation(false, orders);
+  else if (patience_.passed() && generation_ > 0 && anyone_here()) {
+    gave_up_ = true;
+    begin_generation(true, orders);
+  } else if (patience_.passed())
+    end(fmt::format("{} workers are needed, and {} came in {:g} s", needed, count(),
+                    limits_.patience_seconds),
+        orders);
+  return orders;
+}
+
+bool Membership::in_generation() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& entry) { return entry.second.rank.has_value(); });
+}
+
+bool Membership::anyone_here() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& entry) { return entry.second.place.here.has_value(); });
+}
+
+void Membership::end(const std::string& why, std::vector<Order>& orders) {
+  over_ = true;
+  failure_ = why;
+  for (auto member = members_.begin(); member != members_.end();) {
+    // Who is in a generation comes to its end with the others, unless that cannot be any more.
+    if (why.empty() && member->second.rank) {
+      ++member;
+      continue;
+    }
+    orders.push_back({member->first, Dismiss{.refused = false, .why = why}});
+    member = members_.erase(member);
+  }
+}
+
+// Who is in a generation that must not go on, or that others wait to join.
+void Membership::order_to_leave(std::vector<Order>& orders) {
+  const bool others_wait = std::any_of(members_.begin(), members_.end(), [](const auto& entry) {
+    return !entry.second.rank.has_value();
+  });
+  if (!lost_somebody_ && !others_wait && count() <= wanted_) return;
+  for (auto& [id, member] : members_) {
+    if (!member.rank || (member.told_to_leave && !lost_somebody_)) continue;
+    if (member.told_to_leave && lost_somebody_ && member.told_at_once) continue;
+    member.told_to_leave = true;
+    member.told_at_once = lost_somebody_;
+    orders.push_back({id, Leave{generation_, lost_somebody_, whom_}});
+  }
+}
+
+// The last in the order of ranks, but never all that are here.
+void Membership::dismiss_who_is_too_many(std::vector<Order>& orders) {
+  std::vector<MemberId> ranks = by_rank();
+  while (static_cast<int>(ranks.size()) > wanted_) {
+    orders.push_back({ranks.back(), Dismiss{.refused = false, .why = ""}});
+    members_.erase(ranks.back());
+    ranks.pop_back();
+  }
+}
+
+void Membership::begin_generation(bool last, std::vector<Order>& orders) {
+  ++generation_;
+  step_at_beginning_ = step_;
+  const std::string why = std::exchange(whom_, {});
+  int rank = 0;
+  const int world = count();
+  for (const MemberId id : by_rank()) {
+    Member& member = members_.at(id);
+    member.rank = rank++;
+    member.told_to_leave = member.told_at_once = false;
+    orders.push_back({id, Go{.generation = generation_,
+                             .rank = *member.rank,
+                             .world = world,
+                             .last = last,
+                             .why = why}});
+  }
+}
+
+// Who is here first, by places; then the others as they came.
+std::vector<MemberId> Membership::by_rank() const {
+  std::vector<MemberId> ids;
+  for (const auto& [id, member] : members_) ids.push_back(id);
+  std::stable_sort(ids.begin(), ids.end(), [&](MemberId a, MemberId b) {
+    const std::optional<int> place_a = members_.at(a).place.here;
+    const std::optional<int> place_b = members_.at(b).place.here;
+    if (place_a && place_b) return *place_a < *place_b;
+    return place_a.has_value() && !place_b.has_value();
+  });
+  return ids;
+}
+
+std::string Membership::name(const Member& member) const {
+  const std::string who = fmt::format("{}, pid {}", member.hello.host, member.hello.pid);
+  return member.rank ? fmt::format("rank {} ({})", *member.rank, who) : who;
+}
+
+std::string Membership::text() const {
+  std::string lines;
+  for (const MemberId id : by_rank()) {
+    const Member& member = members_.at(id);
+    lines += name(member) + (member.rank ? "\n" : ", waiting to join\n");
+  }
+  return lines;
+}
+
+}  // namespace lockstep::elastic

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/deadline.h"
+#include "elastic/message.h"
+
+namespace lockstep::elastic {
+
+/// Numbers are given in order of coming.
+using MemberId = int64_t;
+
+/// Where a member runs: on the coordinator's own host in one of its places, or elsewhere. Rank 0,
+/// which keeps the run's record, is always here, so that a part of the job that is cut off can
+/// never write.
+struct Place {
+  std::optional<int> here;  ///< which place of this host
+};
+
+struct Order {
+  MemberId to = 0;
+  std::variant<Go, Leave, Dismiss> what;
+};
+
+/// Who works on a run, and since when: decides from what happens to workers who belongs to the next
+/// generation. Talks to nobody: takes what happened and gives orders.
+class Membership {
+ public:
+  struct Limits {
+    int first = 1;  ///< so many begin
+    int here = 1;   ///< of them on this host
+    int least = 1;  ///< with fewer it does not go on
+    int most = 1;
+    double patience_seconds = 60;  ///< for so many to come, at first and later on
+  };
+
+  explicit Membership(const Limits& limits)
+      : limits_(limits),
+        wanted_(limits.first),
+        places_here_(limits.here),
+        patience_(Deadline::in(limits.patience_seconds)) {}
+
+  /// Why this one cannot belong to the job; nothing where it is welcome. The first one's facts
+  /// count.
+  std::optional<std::string> admit(MemberId id, const Hello& hello, const Place& place);
+  void ready(MemberId id, const Ready& ready);
+  void beat(MemberId id, int64_t step);
+  /// It said goodbye. Rank 0's is the job's end.
+  void bye(MemberId id);
+  void failed(MemberId id, const std::string& why);
+  /// It died, hung up or fell silent.
+  void lost(MemberId id);
+  /// So many are wanted from here on, or why that cannot be.
+  std::optional<std::string> want(int workers);
+  /// Somebody asked the job to stop: whoever is left ends with a checkpoint.
+  void stop() { stops_ = true; }
+
+  /// What members are to do now. Call it after every change, and when `patience` has passed.
+  std::vector<Order> orders();
+  double patience() const { return patience_.left(); }
+
+  /// How many this host is to keep running.
+  int places_here() const { return places_here_; }
+  int count() const { return static_cast<int>(members_.size()); }
+  int64_t generation() const { return generation_; }
+  int64_t step() const { return step_; }
+  /// The run is at its end, or will not go on: nobody else is needed.
+  bool over() const { return over_; }
+  /// Why it did not come to its end.
+  const std::string& failure() const { return failure_; }
+  /// Too few were left: the run was stopped, with a checkpoint.
+  bool gave_up() const { return gave_up_; }
+  /// "rank 3 (node7, pid 4711)".
+  std::string name(MemberId id) const { return name(members_.at(id)); }
+  /// A line for every member.
+  std::string text() const;
+
+ private:
+  struct Member {
+    Hello hello;
+    Place place;
+    std::optional<int> rank;     ///< of the generation it is in
+    bool told_to_leave = false;  ///< the generation, after a step or at once
+    bool told_at_once = false;
+  };
+
+  std::string name(const Member& member) const;
+  bool in_generation() const;
+  bool anyone_here() const;
+  void end(const std::string& why, std::vector<Order>& orders);
+  void order_to_leave(std::vector<Order>& orders);
+  void dismiss_who_is_too_many(std::vector<Order>& orders);
+  void begin_generation(bool last, std::vector<Order>& orders);
+  std::vector<MemberId> by_rank() const;
+
+  const Limits limits_;
+  int wanted_;
+  int places_here_;
+  std::map<MemberId, Member> members_;
+  int64_t generation_ = 0;
+  int64_t step_ = -1;               ///< the furthest that anyone has told
+  int64_t step_at_beginning_ = -1;  ///< of the generation
+  int barren_generations_ = 0;      ///< in a row, that ended without a step
+  bool lost_somebody_ = false;      ///< of the generation
+  std::string whom_;                ///< it lost
+  bool stops_ = false;
+  bool over_ = false;
+  bool gave_up_ = false;
+  std::string failure_;
+  Deadline patience_;
+};
+
+}  // namespace lockstep::elastic
