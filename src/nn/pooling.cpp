@@ -27,38 +27,27 @@ class ConvMaxPoolFunction : public torch::autograd::Function<ConvMaxPoolFunction
                         const c10::optional<Tensor>& with_bias,
                         const c10::intrusive_ptr<Kept>& layer) {
     const Tensor bias = with_bias.value_or(Tensor());
-    kernels::Convolution& convolution = layer->convolution;
-    const Tensor z = empty_result(convolution.shape());
-    convolution.forward(data(weight), data(x), data(z), bytes_of(scratch_for(convolution)));
-    const kernels::PoolShape shape = pool_shape(convolution.shape());
+    const Tensor z = convolve(layer->convolution, weight, x);
+    const kernels::PoolShape shape = pool_shape(layer->convolution.shape());
     const Tensor y =
         at::empty({z.size(0), z.size(1), shape.out_height(), shape.out_width(), kernels::kLanes},
                   z.options());
     const Tensor chosen = at::empty(y.sizes(), torch::kUInt8);
     kernels::max_pool_relu(shape, data(z), data(bias), data(y), chosen.data_ptr<uint8_t>());
     context->save_for_backward({x, weight, bias, chosen});
-    keep(*context, layer);
-    context->saved_data["x_needs_gradient"] = x.requires_grad();
+    keep(*context, layer, x);
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &chosen = saved[3];
-    kernels::Convolution& convolution = kept(*context);
-    const Tensor dz = empty_result(convolution.shape());
+    const kernels::ConvShape& shape = kept(*context).shape();
+    const Tensor dz = empty_result(shape);
     const Tensor dbias = bias.defined() ? at::empty_like(bias) : Tensor();
-    kernels::max_pool_relu_gradient(pool_shape(convolution.shape()),
-                                    data(gradients[0].contiguous()), chosen.data_ptr<uint8_t>(),
-                                    data(dz), data(dbias));
-    const Tensor scratch = scratch_for(convolution);
-    const Tensor dweight = at::empty_like(weight);
-    convolution.weight_gradient(data(x), data(dz), data(dweight), bytes_of(scratch));
-    Tensor dx;
-    if (context->saved_data["x_needs_gradient"].toBool()) {
-      dx = at::empty_like(x);
-      convolution.input_gradient(data(weight), data(dz), data(dx), bytes_of(scratch));
-    }
+    kernels::max_pool_relu_gradient(pool_shape(shape), data(gradients[0].contiguous()),
+                                    chosen.data_ptr<uint8_t>(), data(dz), data(dbias));
+    const auto [dx, dweight] = convolution_gradients(*context, x, weight, dz);
     return {dx, dweight, dbias, Tensor()};
   }
 };
