@@ -1,5 +1,6 @@
 #include "kernels/pooling.h"
 
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/max_pool2d.h>
@@ -93,6 +94,14 @@ std::string ConvMaxPool::served_by() const {
 torch::Tensor mean_pool(const torch::Tensor& x) {
   const bool ours = is_blocked(x) && x.device().is_cpu() && x.scalar_type() == torch::kFloat32;
   return ours ? MeanPoolFunction::apply(x.contiguous()) : plain(x).mean({2, 3});
+}
+
+torch::Tensor subsample(const torch::Tensor& x, int64_t stride, int64_t zero_channels) {
+  const Tensor small = x.slice(2, 0, c10::nullopt, stride).slice(3, 0, c10::nullopt, stride);
+  if (!is_blocked(x) || zero_channels % kernels::kLanes != 0)
+    return at::constant_pad_nd(plain(small), {0, 0, 0, 0, zero_channels, zero_channels});
+  const int64_t zero_blocks = zero_channels / kernels::kLanes;
+  return at::constant_pad_nd(small, {0, 0, 0, 0, 0, 0, zero_blocks, zero_blocks});
 }
 
 }  // namespace lockstep::nn
