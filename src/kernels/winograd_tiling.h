@@ -19,7 +19,7 @@ constexpr int64_t kHalf =
 constexpr int64_t kApart = 3 * kLanes;
 constexpr int64_t kMostTiles = 16 * kRows;  ///< of a batch
 constexpr int64_t kMostTilesOfMany = 32 * kRows;
-constexpr int64_t kMany = 128 * 128;  ///< in times out channels, above it
+constexpr int64_t kMany = int64_t{128} * 128;  ///< in times out channels, above it
 
 constexpr int64_t at_most(int64_t limit, int64_t value) {
   return value < limit ? value : limit;
