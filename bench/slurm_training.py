@@ -7,6 +7,7 @@ The cluster is made and removed here (bench/slurm_cluster.py); jobs are given to
 examples/slurm/train.sbatch. Printed are the accuracy, the model's digest and the seconds of each.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -45,6 +46,7 @@ def submit(folder, transport, environment):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         digests = {submit(folder, "tcp", {}), submit(folder, "mpi", MPI)}
         subprocess.run([LOCKSTEP, "train", RECIPE, "--out", f"{folder}/alone"], check=True, capture_output=True)

@@ -67,6 +67,10 @@ class ConvMaxPool {
 /// The mean over rows and columns: [sample][channel].
 torch::Tensor mean_pool(const torch::Tensor& x);
 
+/// Every `stride`-th row and column, with so many channels of zeros before and after x's own: a
+/// residual network's shortcut without parameters. Blocked where x is and the zeros come in eights.
+torch::Tensor subsample(const torch::Tensor& x, int64_t stride, int64_t zero_channels);
+
 /// The mean over samples of -log softmax(scores)[label], as torch::cross_entropy_loss has it with
 /// label smoothing. `scores` are [sample][class].
 torch::Tensor cross_entropy(const torch::Tensor& scores, const torch::Tensor& labels,

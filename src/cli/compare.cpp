@@ -50,8 +50,9 @@ void print(const Comparison& of) {
       fmt::print("another result\n");
       break;
     case Comparison::Result::unfinished:
-      fmt::print("not both runs are at their end{}\n",
-                 of.parting ? "; they have parted" : "; so far they agree in all that both logged");
+      fmt::print(
+          "not both runs are at their end{}\n",
+          of.differ() ? "; they have parted" : "; so far they agree in all that both logged");
   }
   for (const std::string& cause : of.causes) fmt::print("differs  {}\n", cause);
   if (of.parting) {
@@ -92,9 +93,9 @@ Command add_compare(CLI::App& parent) {
   app->add_flag("--json", flags->json, "print one object");
   app->footer(
       "Tells which recipe keys, data or versions differ, and from which step on which tensors did\n"
-      "(runs log digests every log.digest_every_steps steps). Ends with 0 where nothing parted, "
-      "and\n"
-      "with 1 where the models did.\n\n"
+      "(runs log digests every log.digest_every_steps steps). Ends with 0 where nothing that both\n"
+      "logged differs, and with 1 where something does.\n\n"
+      "Example:\n"
       "  lockstep compare runs/monday runs/tuesday");
   return {app, [flags] {
             const Comparison comparison = train::compare_runs(flags->a, flags->b);
@@ -102,9 +103,7 @@ Command add_compare(CLI::App& parent) {
               fmt::print("{}\n", to_json(comparison).dump());
             else
               print(comparison);
-            const bool differ =
-                comparison.result == Comparison::Result::other || comparison.parting;
-            return differ ? kTheyDiffer : 0;
+            return comparison.differ() ? kTheyDiffer : 0;
           }};
 }
 

@@ -60,12 +60,7 @@ class BlockImpl final : public torch::nn::Module {
   torch::Tensor shortcut(const torch::Tensor& x) {
     if (stride_ == 1) return x;
     if (projection_) return (*projection_)(x);
-    const int64_t pad = added_channels_ / 2;
-    const torch::Tensor small =
-        x.slice(2, 0, c10::nullopt, stride_).slice(3, 0, c10::nullopt, stride_);
-    if (x.dim() == 4) return torch::constant_pad_nd(small, {0, 0, 0, 0, pad, pad});
-    // Blocked: channels lie in eights.
-    return torch::constant_pad_nd(small, {0, 0, 0, 0, 0, 0, pad / 8, pad / 8});
+    return nn::subsample(x, stride_, added_channels_ / 2);
   }
 
   int64_t stride_;

@@ -69,9 +69,7 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
                         const Tensor& gamma, const Tensor& beta, const c10::optional<Tensor>& added,
                         const Call& call) {
     const Tensor residual = added.value_or(Tensor());
-    kernels::Convolution& convolution = call.kept->convolution;
-    const Tensor z = empty_result(convolution.shape());
-    convolution.forward(data(weight), data(x), data(z), bytes_of(scratch_for(convolution)));
+    const Tensor z = convolve(call.kept->convolution, weight, x);
     const Statistics of = statistics_of(call.norm, z);
     const int64_t channels = gamma.numel();
     const Tensor inverse = at::empty({channels}, z.options());
@@ -86,9 +84,8 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
                               data(residual), call.activation, data(y));
     const bool activated = call.activation == kernels::Activation::relu;
     context->save_for_backward({x, weight, z, activated ? y : Tensor(), of.mean, inverse, scale});
-    keep(*context, call.kept);
+    keep(*context, call.kept, x);
     context->saved_data["by_batch"] = call.norm.by_batch;
-    context->saved_data["x_needs_gradient"] = x.requires_grad();
     context->saved_data["residual_needs_gradient"] = residual.defined() && residual.requires_grad();
     return y;
   }
@@ -97,7 +94,6 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
     const variable_list saved = context->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &z = saved[2], &y = saved[3];
     const Tensor &mean = saved[4], &inverse = saved[5], &scale = saved[6];
-    kernels::Convolution& convolution = kept(*context);
     const bool residual_needs_gradient = context->saved_data["residual_needs_gradient"].toBool();
     const kernels::ImageShape shape = image_shape(z);
 
@@ -127,14 +123,7 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
     kernels::input_gradient<float>(shape, data(g), data(mask), data(z),
                                    {data(mean), data(scale), data(of_z), data(constant)}, data(dz));
 
-    const Tensor scratch = scratch_for(convolution);
-    const Tensor dweight = at::empty_like(weight);
-    convolution.weight_gradient(data(x), data(dz), data(dweight), bytes_of(scratch));
-    Tensor dx;
-    if (context->saved_data["x_needs_gradient"].toBool()) {
-      dx = at::empty_like(x);
-      convolution.input_gradient(data(weight), data(dz), data(dx), bytes_of(scratch));
-    }
+    const auto [dx, dweight] = convolution_gradients(*context, x, weight, dz);
     return {dx, dweight, dgamma, sum_g, residual_needs_gradient ? g : Tensor(), Tensor()};
   }
 };

@@ -1,6 +1,7 @@
 #include "nn/layer.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <cstring>
 
@@ -45,6 +46,18 @@ bool plain_options(const torch::nn::Conv2dImpl& conv) {
 bool is_plain_float(const torch::Tensor& x) {
   return x.device().is_cpu() && x.scalar_type() == torch::kFloat32 && !x.is_sparse() &&
          !x.is_mkldnn();
+}
+
+constexpr const char* kConvolution = "convolution";
+constexpr const char* kInputNeedsGradient = "x_needs_gradient";
+
+// Memory for one call of a convolution.
+torch::Tensor scratch_for(const kernels::Convolution& convolution) {
+  return at::empty({convolution.scratch_bytes()}, torch::kUInt8);
+}
+
+std::byte* bytes_of(const torch::Tensor& scratch) {
+  return reinterpret_cast<std::byte*>(scratch.data_ptr<uint8_t>());
 }
 
 }  // namespace
@@ -111,21 +124,36 @@ void Layer::notice_changed(const torch::Tensor& weight) {
   if (count <= kMostCompared) weights_.assign(begin, begin + count);
 }
 
-void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Kept>& kept) {
-  context.saved_data["convolution"] = c10::IValue::make_capsule(kept);
+void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Kept>& kept,
+          const torch::Tensor& x) {
+  context.saved_data[kConvolution] = c10::IValue::make_capsule(kept);
+  context.saved_data[kInputNeedsGradient] = x.requires_grad();
 }
 
 kernels::Convolution& kept(torch::autograd::AutogradContext& context) {
-  return c10::static_intrusive_pointer_cast<Kept>(context.saved_data["convolution"].toCapsule())
+  return c10::static_intrusive_pointer_cast<Kept>(context.saved_data[kConvolution].toCapsule())
       ->convolution;
 }
 
-torch::Tensor scratch_for(const kernels::Convolution& convolution) {
-  return at::empty({convolution.scratch_bytes()}, torch::kUInt8);
+torch::Tensor convolve(kernels::Convolution& convolution, const torch::Tensor& weight,
+                       const torch::Tensor& x) {
+  const torch::Tensor z = empty_result(convolution.shape());
+  convolution.forward(data(weight), data(x), data(z), bytes_of(scratch_for(convolution)));
+  return z;
 }
 
-std::byte* bytes_of(const torch::Tensor& scratch) {
-  return reinterpret_cast<std::byte*>(scratch.data_ptr<uint8_t>());
+ConvolutionGradients convolution_gradients(torch::autograd::AutogradContext& context,
+                                           const torch::Tensor& x, const torch::Tensor& weight,
+                                           const torch::Tensor& dz) {
+  kernels::Convolution& convolution = kept(context);
+  const torch::Tensor scratch = scratch_for(convolution);
+  ConvolutionGradients of = {.x = {}, .weight = at::empty_like(weight)};
+  convolution.weight_gradient(data(x), data(dz), data(of.weight), bytes_of(scratch));
+  if (context.saved_data[kInputNeedsGradient].toBool()) {
+    of.x = at::empty_like(x);
+    convolution.input_gradient(data(weight), data(dz), data(of.x), bytes_of(scratch));
+  }
+  return of;
 }
 
 torch::Tensor empty_result(const kernels::ConvShape& shape) {

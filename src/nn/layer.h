@@ -62,17 +62,28 @@ struct Kept : torch::CustomClassHolder {
   const std::shared_ptr<Layer> layer;  ///< whose it is
   kernels::Convolution& convolution;
 };
-void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Kept>& kept);
+/// Keeps also whether x needs a gradient.
+void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Kept>& kept,
+          const torch::Tensor& x);
 kernels::Convolution& kept(torch::autograd::AutogradContext& context);
+
+/// x convolved.
+torch::Tensor convolve(kernels::Convolution& convolution, const torch::Tensor& weight,
+                       const torch::Tensor& x);
+
+/// The gradients of the convolution that was kept. That of x is undefined where x needed none.
+struct ConvolutionGradients {
+  torch::Tensor x;
+  torch::Tensor weight;
+};
+ConvolutionGradients convolution_gradients(torch::autograd::AutogradContext& context,
+                                           const torch::Tensor& x, const torch::Tensor& weight,
+                                           const torch::Tensor& dz);
 
 /// A tensor's numbers, or null where there is no tensor.
 inline float* data(const torch::Tensor& t) {
   return t.defined() ? t.data_ptr<float>() : nullptr;
 }
-
-/// Scratch memory for one call of a convolution.
-torch::Tensor scratch_for(const kernels::Convolution& convolution);
-std::byte* bytes_of(const torch::Tensor& scratch);
 
 /// A blocked image's uninitialised memory: the result of a convolution.
 torch::Tensor empty_result(const kernels::ConvShape& shape);

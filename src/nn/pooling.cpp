@@ -1,5 +1,6 @@
 #include "kernels/pooling.h"
 
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/max_pool2d.h>
@@ -27,38 +28,27 @@ class ConvMaxPoolFunction : public torch::autograd::Function<ConvMaxPoolFunction
                         const c10::optional<Tensor>& with_bias,
                         const c10::intrusive_ptr<Kept>& layer) {
     const Tensor bias = with_bias.value_or(Tensor());
-    kernels::Convolution& convolution = layer->convolution;
-    const Tensor z = empty_result(convolution.shape());
-    convolution.forward(data(weight), data(x), data(z), bytes_of(scratch_for(convolution)));
-    const kernels::PoolShape shape = pool_shape(convolution.shape());
+    const Tensor z = convolve(layer->convolution, weight, x);
+    const kernels::PoolShape shape = pool_shape(layer->convolution.shape());
     const Tensor y =
         at::empty({z.size(0), z.size(1), shape.out_height(), shape.out_width(), kernels::kLanes},
                   z.options());
     const Tensor chosen = at::empty(y.sizes(), torch::kUInt8);
     kernels::max_pool_relu(shape, data(z), data(bias), data(y), chosen.data_ptr<uint8_t>());
     context->save_for_backward({x, weight, bias, chosen});
-    keep(*context, layer);
-    context->saved_data["x_needs_gradient"] = x.requires_grad();
+    keep(*context, layer, x);
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &chosen = saved[3];
-    kernels::Convolution& convolution = kept(*context);
-    const Tensor dz = empty_result(convolution.shape());
+    const kernels::ConvShape& shape = kept(*context).shape();
+    const Tensor dz = empty_result(shape);
     const Tensor dbias = bias.defined() ? at::empty_like(bias) : Tensor();
-    kernels::max_pool_relu_gradient(pool_shape(convolution.shape()),
-                                    data(gradients[0].contiguous()), chosen.data_ptr<uint8_t>(),
-                                    data(dz), data(dbias));
-    const Tensor scratch = scratch_for(convolution);
-    const Tensor dweight = at::empty_like(weight);
-    convolution.weight_gradient(data(x), data(dz), data(dweight), bytes_of(scratch));
-    Tensor dx;
-    if (context->saved_data["x_needs_gradient"].toBool()) {
-      dx = at::empty_like(x);
-      convolution.input_gradient(data(weight), data(dz), data(dx), bytes_of(scratch));
-    }
+    kernels::max_pool_relu_gradient(pool_shape(shape), data(gradients[0].contiguous()),
+                                    chosen.data_ptr<uint8_t>(), data(dz), data(dbias));
+    const auto [dx, dweight] = convolution_gradients(*context, x, weight, dz);
     return {dx, dweight, dbias, Tensor()};
   }
 };
@@ -104,6 +94,14 @@ std::string ConvMaxPool::served_by() const {
 torch::Tensor mean_pool(const torch::Tensor& x) {
   const bool ours = is_blocked(x) && x.device().is_cpu() && x.scalar_type() == torch::kFloat32;
   return ours ? MeanPoolFunction::apply(x.contiguous()) : plain(x).mean({2, 3});
+}
+
+torch::Tensor subsample(const torch::Tensor& x, int64_t stride, int64_t zero_channels) {
+  const Tensor small = x.slice(2, 0, c10::nullopt, stride).slice(3, 0, c10::nullopt, stride);
+  if (!is_blocked(x) || zero_channels % kernels::kLanes != 0)
+    return at::constant_pad_nd(plain(small), {0, 0, 0, 0, zero_channels, zero_channels});
+  const int64_t zero_blocks = zero_channels / kernels::kLanes;
+  return at::constant_pad_nd(small, {0, 0, 0, 0, 0, 0, zero_blocks, zero_blocks});
 }
 
 }  // namespace lockstep::nn

@@ -30,6 +30,9 @@ struct Comparison {
 
   enum class Result { same, other, unfinished };
   Result result = Result::unfinished;
+
+  /// Whether the results differ, or anything that both logged on the way.
+  bool differ() const { return result == Result::other || parting || first_other_loss; }
 };
 
 /// Compares run `b` with run `a`. Throws BadInput where a folder holds no run.

@@ -27,6 +27,7 @@ TEST(CommandLine, HelpOfEveryCommandHasExamples) {
                                                   {"data", "get"},
                                                   {"data", "check"},
                                                   {"explain"},
+                                                  {"compare"},
                                                   {"run"},
                                                   {"bench"}}) {
     std::vector<std::string> arguments = command;

@@ -13,10 +13,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
+from named_tests import run_named  # noqa: E402
 from slurm_cluster import SlurmCluster, why_not  # noqa: E402
 
-SKIPPED = 77
 SHORT = ["--data", "fashion-mnist", "--model", "convnet", "--steps", "20", "--shards", "8"]
 
 
@@ -77,15 +77,11 @@ def a_worker_that_fails_ends_the_job(lockstep):
         assert "the loss is" in text and "lower optimizer.lr" in text, text
 
 
-TESTS = {
-    "TwoNodesTrainOverTcpToTheModelOfOneWorker": two_nodes_train_over_tcp_to_the_model_of_one_worker,
-    "TwoNodesTrainOverMpiToTheModelOfOneWorker": two_nodes_train_over_mpi_to_the_model_of_one_worker,
-    "AWorkerThatFailsEndsTheJob": a_worker_that_fails_ends_the_job,
-}
-
 if __name__ == "__main__":
-    reason = why_not()
-    if reason:
-        print(f"no cluster here: {reason}")
-        sys.exit(SKIPPED)
-    TESTS[sys.argv[2]](sys.argv[1])
+    run_named(
+        two_nodes_train_over_tcp_to_the_model_of_one_worker,
+        two_nodes_train_over_mpi_to_the_model_of_one_worker,
+        a_worker_that_fails_ends_the_job,
+        needs="cluster",
+        why_not=why_not,
+    )

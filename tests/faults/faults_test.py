@@ -22,6 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+from named_tests import run_named  # noqa: E402
+
 FAULTS, STOPS, RESUMES, LANES = 50, 2, 4, 2
 STEPS = 24
 MARGIN = 6
@@ -231,7 +234,8 @@ def suffer(lockstep, folder, fault, model):
     return seconds
 
 
-def fifty_faults_end_as_promised(lockstep, seed):
+def fifty_faults_end_as_promised(lockstep, seed=None):
+    seed = random.randrange(1 << 32) if seed is None else seed
     dice = random.Random(seed)
     shared_before = set(os.listdir("/dev/shm"))
     with tempfile.TemporaryDirectory(prefix="lockstep-faults-") as name:
@@ -272,7 +276,7 @@ def run_two(lockstep, script):
     return ended(process)
 
 
-def an_exit_code_of_a_program_is_passed_on(lockstep, seed):
+def an_exit_code_of_a_program_is_passed_on(lockstep):
     begin = time.monotonic()
     code, errors = run_two(lockstep, "if [ $RANK = 1 ]; then echo no room >&2; exit 3; fi; sleep 60")
     assert code == 3, (code, errors)
@@ -281,7 +285,7 @@ def an_exit_code_of_a_program_is_passed_on(lockstep, seed):
     assert time.monotonic() - begin < DEAD_SECONDS
 
 
-def an_uncaught_exception_is_shown(lockstep, seed):
+def an_uncaught_exception_is_shown(lockstep):
     program = f"exec {sys.executable} -c 'raise ValueError(\"seven is too many\")'"
     code, errors = run_two(lockstep, f"if [ $RANK = 0 ]; then {program}; fi; sleep 60")
     assert code == 1, (code, errors)
@@ -317,19 +321,19 @@ def all_refuse(processes, *pieces):
         assert all(piece in errors for piece in pieces), errors
 
 
-def a_wrong_world_size_is_refused(lockstep, seed):
+def a_wrong_world_size_is_refused(lockstep):
     processes = start_by_hand([{"RANK": "0", "WORLD_SIZE": "2"}, {"RANK": "1", "WORLD_SIZE": "3"}], bench(lockstep))
     first, second = (f"rank {rank} ({HOST}, pid {process.pid})" for rank, process in enumerate(processes))
     all_refuse(processes, f"{second} was started for a world of 3, and {first} for a world of 2")
 
 
-def two_workers_of_one_rank_are_refused(lockstep, seed):
+def two_workers_of_one_rank_are_refused(lockstep):
     processes = start_by_hand([{"RANK": rank, "WORLD_SIZE": "3"} for rank in "011"], bench(lockstep))
     both = [f"rank 1 ({HOST}, pid {process.pid})" for process in processes[1:]]
     all_refuse(processes, "two workers say they are rank 1: ", *both)
 
 
-def a_rank_that_does_not_come_is_named(lockstep, seed):
+def a_rank_that_does_not_come_is_named(lockstep):
     """Soon. That the wait ends after 60 s is the business of tests/launch, where it can be shorter."""
     (process,) = start_by_hand([{"RANK": "0", "WORLD_SIZE": "2"}], bench(lockstep))
     try:
@@ -339,23 +343,21 @@ def a_rank_that_does_not_come_is_named(lockstep, seed):
         process.wait()
 
 
-def different_recipes_are_refused(lockstep, seed):
+def different_recipes_are_refused(lockstep):
     with tempfile.TemporaryDirectory(prefix="lockstep-faults-") as folder:
         command = [lockstep, "train", *recipe("tcp"), "--out", f"{folder}/run", "--lr", "0.{RANK}5"]
         processes = start_by_hand([{"RANK": rank, "WORLD_SIZE": "2"} for rank in "01"], command)
         all_refuse(processes, "ranks disagree on optimizer.lr: rank 0 has 0.05, rank 1 has 0.15")
 
 
-TESTS = {
-    "FiftyFaultsEndAsPromised": fifty_faults_end_as_promised,
-    "AnExitCodeOfAProgramIsPassedOn": an_exit_code_of_a_program_is_passed_on,
-    "AnUncaughtExceptionIsShown": an_uncaught_exception_is_shown,
-    "AWrongWorldSizeIsRefused": a_wrong_world_size_is_refused,
-    "TwoWorkersOfOneRankAreRefused": two_workers_of_one_rank_are_refused,
-    "ARankThatDoesNotComeIsNamed": a_rank_that_does_not_come_is_named,
-    "DifferentRecipesAreRefused": different_recipes_are_refused,
-}
-
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGABRT would leave files
-    TESTS[sys.argv[2]](sys.argv[1], int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 32))
+    run_named(
+        fifty_faults_end_as_promised,
+        an_exit_code_of_a_program_is_passed_on,
+        an_uncaught_exception_is_shown,
+        a_wrong_world_size_is_refused,
+        two_workers_of_one_rank_are_refused,
+        a_rank_that_does_not_come_is_named,
+        different_recipes_are_refused,
+    )

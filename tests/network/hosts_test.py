@@ -6,17 +6,17 @@ Ends with 77, which ctest shows as skipped, where hosts may not be made, and say
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
 from hosts import Hosts, why_not  # noqa: E402
-
-SKIPPED = 77
+from named_tests import run_named  # noqa: E402
 
 
 def bench(lockstep, *flags):
@@ -118,18 +118,14 @@ def four_hosts_train_to_the_model_of_one_worker(lockstep):
     assert ends[0]["model_sha256"] == ends[1]["model_sha256"], ends
 
 
-TESTS = {
-    "EveryAlgorithmAddsRight": every_algorithm_adds_right,
-    "HybridAddsRight": hybrid_adds_right,
-    "ShmRefusesOtherHosts": shm_refuses_other_hosts,
-    "SimulatorForetellsLargeBuckets": simulator_foretells_large_buckets,
-    "ACutOffHostIsNamed": a_cut_off_host_is_named,
-    "FourHostsTrainToTheModelOfOneWorker": four_hosts_train_to_the_model_of_one_worker,
-}
-
 if __name__ == "__main__":
-    reason = why_not()
-    if reason:
-        print(f"no hosts here: {reason}")
-        sys.exit(SKIPPED)
-    TESTS[sys.argv[2]](sys.argv[1])
+    run_named(
+        every_algorithm_adds_right,
+        hybrid_adds_right,
+        shm_refuses_other_hosts,
+        simulator_foretells_large_buckets,
+        a_cut_off_host_is_named,
+        four_hosts_train_to_the_model_of_one_worker,
+        needs="hosts",
+        why_not=why_not,
+    )

@@ -230,6 +230,25 @@ TEST(MeanPool, MatchesLibTorchInEitherLayout) {
   EXPECT_LT(difference(x.grad(), (weight / 25).view({2, 16, 1, 1}).expand_as(x)), 1e-6);
 }
 
+TEST(Subsample, TakesEveryOtherPixelBetweenChannelsOfZerosInEitherLayout) {
+  Tensor x = torch::randn({2, 16, 5, 6}).requires_grad_();
+  const Tensor small = subsample(x, 2, 8);
+  EXPECT_EQ(small.sizes(), (std::vector<int64_t>{2, 32, 3, 3}));
+  EXPECT_EQ(small.slice(1, 0, 8).count_nonzero().item<int64_t>(), 0);
+  EXPECT_EQ(small.slice(1, 24).count_nonzero().item<int64_t>(), 0);
+  EXPECT_TRUE(small[1][8 + 3][2][1].equal(x[1][3][4][2]));
+  const Tensor from_blocked = subsample(blocked(x), 2, 8);
+  EXPECT_TRUE(is_blocked(from_blocked));
+  EXPECT_TRUE(plain(from_blocked).equal(small));
+  from_blocked.sum().backward();
+  EXPECT_EQ(x.grad().sum().item<double>(), 2 * 16 * 3 * 3);
+}
+
+TEST(Subsample, LeavesTheBlockedLayoutWhereZerosDoNotComeInEights) {
+  const Tensor x = torch::randn({2, 16, 5, 5});
+  EXPECT_TRUE(subsample(blocked(x), 2, 4).equal(subsample(x, 2, 4)));
+}
+
 TEST(CrossEntropy, MatchesLibTorchWithAndWithoutSmoothing) {
   for (const double smoothing : {0.0, 0.1}) {
     torch::manual_seed(1);

@@ -32,6 +32,7 @@ TEST(CompareRuns, FindsTwoRunsOfOneRecipeTheSame) {
   EXPECT_TRUE(comparison.causes.empty());
   EXPECT_FALSE(comparison.parting);
   EXPECT_FALSE(comparison.first_other_loss);
+  EXPECT_FALSE(comparison.differ());
   EXPECT_EQ(comparison.digests_compared, 8) << "steps 0, 2, ... 14";
 }
 
@@ -62,6 +63,20 @@ TEST(CompareRuns, PartAtOnceWithAnotherSeed) {
   ASSERT_TRUE(comparison.parting);
   EXPECT_EQ(comparison.parting->step, 0);
   EXPECT_FALSE(comparison.parting->last_equal_step);
+}
+
+TEST(CompareRuns, FindsUnfinishedRunsToDifferByTheirLossesAlone) {
+  const TemporaryFolder folder;
+  Recipe recipe = with_digests(folder);
+  recipe.log.digest_every_steps = 0;
+  train(recipe, folder / "a", {.stop_at_step = 3});
+  recipe.train.seed = 2;
+  train(recipe, folder / "b", {.stop_at_step = 3});
+  const Comparison comparison = compare_runs(folder / "a", folder / "b");
+  EXPECT_EQ(comparison.result, Result::unfinished);
+  EXPECT_FALSE(comparison.parting);
+  EXPECT_EQ(comparison.first_other_loss, 1);
+  EXPECT_TRUE(comparison.differ());
 }
 
 TEST(CompareRuns, TellsThatTheDataDiffers) {
