@@ -91,6 +91,10 @@ class Hosts:
         """Takes the host's link down, as if its cable were pulled."""
         ip("-n", self.switch, "link", "set", f"p{host}", "down")
 
+    def mend(self, host):
+        """Puts the cable back."""
+        ip("-n", self.switch, "link", "set", f"p{host}", "up")
+
     def start(self, host, command, environment=(), **popen):
         """Starts a command on a host that has a name of its own."""
         inside = f"hostname host{host}; exec \"$@\""

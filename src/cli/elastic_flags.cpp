@@ -110,6 +110,7 @@ int run_elastically(const ElasticJob& job, const ElasticWorkerMain& worker,
                              .key = lead.key,
                              .facts = job.facts,
                              .silence_seconds = job.silence_seconds,
+                             .connect_seconds = job.flags.join.empty() ? 60.0 : 10.0,
                              .stop = stop_descriptor()});
       });
   if (ending.gave_up)

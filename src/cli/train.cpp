@@ -13,9 +13,10 @@
 #include "cli/control.h"
 #include "cli/elastic_flags.h"
 #include "cli/placement_flags.h"
-#include "cli/settings.h"
 #include "cli/shared_text.h"
 #include "cli/stop_signals.h"
+#include "cli/train_flags.h"
+#include "cli/train_recipe.h"
 #include "cli/train_result.h"
 #include "cli/trainer_library.h"
 #include "launch/group.h"
@@ -39,112 +40,21 @@ void tell(const std::string& message) {
   std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
 }
 
-// A flag that is short for a recipe key.
-struct KeyFlag {
-  std::string flag;
-  std::string key;
-  std::string kind;
-  std::string about;
-  std::optional<std::string> value;
-};
-
-struct TrainFlags {
-  std::optional<std::string> recipe;
-  std::vector<KeyFlag> keys = {
-      {"--data", "data.name", "NAME", "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR", {}},
-      {"--model", "model.name", "NAME", "convnet, mlp, logistic, resnet18, resnet20, ...", {}},
-      {"--weights", "model.weights", "FILE", "start from these weights (safetensors)", {}},
-      {"--batch", "train.batch", "N", "samples a step, over all workers", {}},
-      {"--shards", "train.shards", "N", "slices of a batch; a worker computes one or more", {}},
-      {"--epochs", "train.epochs", "N", "passes over the training split", {}},
-      {"--steps", "train.steps", "N", "end after this many steps instead of by epochs", {}},
-      {"--lr", "optimizer.lr", "RATE", "highest learning rate", {}},
-      {"--seed", "train.seed", "N", "every random number follows from this", {}},
-  };
-  std::vector<std::string> settings;
-  launch::PlacementFlags placement;
-  ElasticFlags elastic;
-  std::string transport = "auto";
-  std::string algorithm = "auto";
-  std::optional<std::string> out;
-  bool resume = false;
-  bool verbose = false;
-  bool json = false;
-  bool print_recipe = false;
-  std::optional<int64_t> stop_at_step;
-  double silence = launch::ConnectOptions{}.silence_seconds;
-
-  ResultFormat format() const { return json ? ResultFormat::json : ResultFormat::text; }
-};
-
-void apply_flags(Recipe& recipe, const TrainFlags& flags) {
-  for (const KeyFlag& flag : flags.keys) {
-    if (!flag.value) continue;
-    apply_setting(recipe, fmt::format("{} {}", flag.flag, *flag.value), flag.key, *flag.value);
-    if (flag.flag == "--epochs") recipe.train.steps = 0;  // or the recipe's steps would still win
-  }
-  apply_settings(recipe, flags.settings);
-}
-
-// So that a run can be resumed from anywhere.
-void make_paths_absolute(Recipe& recipe) {
-  std::string& data = recipe.data.source.name;
-  for (const std::string_view prefix : {"npy:", "folder:"})
-    if (data.starts_with(prefix) && data.size() > prefix.size())
-      data.replace(prefix.size(), std::string::npos,
-                   fs::absolute(data.substr(prefix.size())).lexically_normal().string());
-  if (!recipe.model.weights.empty())
-    recipe.model.weights = fs::absolute(recipe.model.weights).lexically_normal().string();
-}
-
-Recipe recipe_from(const TrainFlags& flags, Recipe base) {
-  Recipe recipe = flags.recipe ? read_recipe(*flags.recipe) : std::move(base);
-  apply_flags(recipe, flags);
-  make_paths_absolute(recipe);
-  validate(recipe);
-  return recipe;
-}
-
-// What runs without --out are called: the recipe's name, or what they train on what.
-std::string run_name(const TrainFlags& flags, const Recipe& recipe) {
-  if (flags.recipe) return fs::path(*flags.recipe).stem().string();
-  const std::string data = fs::path(recipe.data.source.name).filename().string();
-  return fmt::format("{}-{}", data, recipe.model.name);
-}
-
-fs::path folder_to_resume(const TrainFlags& flags) {
-  if (!flags.out) throw BadInput("--resume: say which run with --out DIR");
-  return *flags.out;
-}
-
-// Who keeps a job's record has the run's folder; on other hosts it may be missing.
-enum class Record { here, elsewhere };
-
-Recipe recipe_to_resume(const TrainFlags& flags, Record record) {
-  const fs::path out = folder_to_resume(flags);
-  if (record == Record::elsewhere && !fs::exists(out / "recipe.toml"))
-    return recipe_from(flags, {});
-  const Recipe used = read_recipe(record == Record::here ? train::RunFolder::open(out).recipe()
-                                                         : out / "recipe.toml");
-  const Recipe asked = recipe_from(flags, used);
-  if (const auto different = differences(asked, used); !different.empty())
-    throw BadInput(
-        "--resume --out {}: the recipe differs from the one this run began with: {}; "
-        "resume without changes, or start a new run",
-        out.string(), fmt::join(different, "; "));
-  return used;
-}
-
 train::RunFolder open_folder(const TrainFlags& flags, const Recipe& recipe) {
-  if (flags.resume) return train::RunFolder::open(folder_to_resume(flags));
+  if (flags.resume) {
+    train::RunFolder folder = train::RunFolder::open(folder_to_resume(flags));
+    if (flags.force) folder.keep(recipe);
+    return folder;
+  }
   return train::RunFolder::create(
       flags.out ? fs::path(*flags.out) : train::claim_run_folder("runs", run_name(flags, recipe)),
       recipe);
 }
 
-train::WorkerTask task_of(const TrainFlags& flags, const Recipe& recipe, const launch::Job& job) {
+train::WorkerTask task_of(const TrainFlags& flags, const ResumedRecipe& asked,
+                          const launch::Job& job) {
   train::WorkerTask task{
-      .recipe = recipe,
+      .recipe = asked.recipe,
       .job = job,
       .group = {.connect = {.transport = launch::resolve_transport(flags.transport, job),
                             .silence_seconds = flags.silence,
@@ -153,6 +63,7 @@ train::WorkerTask task_of(const TrainFlags& flags, const Recipe& recipe, const l
                 .tell = tell},
       .limits = {.stop = &stop_asked()},
       .asked_out = flags.out.value_or("")};
+  task.departures = asked.departures;
   if (flags.verbose) task.group.tell_more = tell;
   if (flags.stop_at_step) task.limits.stop_at_step = *flags.stop_at_step;
   return task;
@@ -221,13 +132,14 @@ Facts facts_of(const TrainFlags& flags, const Recipe& recipe, const train::Train
 
 // Workers come and go, and any of them may be the one that keeps the record: the result is told
 // here.
-int start_elastically(const TrainFlags& flags, const Recipe& recipe,
+int start_elastically(const TrainFlags& flags, const ResumedRecipe& asked,
                       std::shared_ptr<const train::TrainingData> data,
                       train::TrainAsWorker train_as_worker) {
   SharedText out;
+  const Recipe& recipe = asked.recipe;
   const ElasticJob job = elastic_job(flags, recipe, facts_of(flags, recipe, *data));
   const auto worker = [&](const launch::Job& mine, const elastic::MemberOptions& membership) {
-    train::WorkerTask task = task_of(flags, recipe, mine);
+    train::WorkerTask task = task_of(flags, asked, mine);
     task.data = data;
     task.membership = membership;
     task.open_folder = [&] {
@@ -256,9 +168,31 @@ void check_flags(const TrainFlags& flags) {
     throw BadInput("--silence {}: expected 1 to 1e6 seconds", flags.silence);
 }
 
+// Another number of workers would add up in another order.
+void check_order_of_addition(const TrainFlags& flags, int workers,
+                             std::vector<std::string>& departures) {
+  if (flags.algorithm == "auto" || workers == 1) return;
+  const auto algorithm = collective::parse_algorithm(flags.algorithm);
+  if (algorithm != collective::Algorithm::engine && is_canonical(algorithm)) return;
+  if (!flags.force || flags.elastic.asked())
+    throw BadInput(
+        "--algorithm {}: the order in which it adds depends on the number of workers, and so would "
+        "the model; leave it out{}",
+        flags.algorithm,
+        flags.elastic.asked() ? ", as workers come and go"
+                              : ", or say --force to go on with a run that no recipe repeats");
+  departures.push_back(fmt::format("added by {} on {} workers", flags.algorithm, workers));
+}
+
 // How many workers the whole job has.
 int check_placement(const TrainFlags& flags, const std::optional<launch::Job>& launched) {
   launch::check(flags.placement);
+  if (launched && flags.elastic.asked())
+    throw BadInput(
+        "--elastic: {} started this process and ends the job when a worker is lost; start it "
+        "without "
+        "that launcher, or go on from the last checkpoint by --resume",
+        launched->launcher);
   if (!launched) return flags.placement.workers() * flags.placement.nodes();
   launch::check_against(flags.placement, *launched);
   return launched->world;
@@ -268,9 +202,10 @@ int train_and_tell(const TrainFlags& flags) {
   const std::optional<launch::Job> job = launch::job_from_environment();
   const int workers = check_placement(flags, job);
   const bool keeps_record = job ? job->rank == 0 : flags.placement.node_rank() == 0;
-  const Recipe recipe =
+  ResumedRecipe asked =
       flags.resume ? recipe_to_resume(flags, keeps_record ? Record::here : Record::elsewhere)
-                   : recipe_from(flags, {});
+                   : ResumedRecipe{recipe_from(flags, {}), {}};
+  const Recipe& recipe = asked.recipe;
   if (flags.print_recipe) {
     fmt::print("{}", to_toml(recipe));
     return 0;
@@ -285,6 +220,7 @@ int train_and_tell(const TrainFlags& flags) {
   // What all workers would find is found here, and told once.
   check(elastic_job(flags, recipe, {}));
   train::check_worker_count(recipe, workers);
+  check_order_of_addition(flags, workers, asked.departures);
 
   // Both take a while, and workers started here share both.
   auto trainer = load_trainer();
@@ -292,7 +228,7 @@ int train_and_tell(const TrainFlags& flags) {
   const train::TrainAsWorker train_as_worker = trainer.get();
   const auto start = [&](const launch::Job& mine, const Opened& opened) {
     stop_on_signals();
-    train::WorkerTask task = task_of(flags, recipe, mine);
+    train::WorkerTask task = task_of(flags, asked, mine);
     task.data = data;
     task.open_folder = [&] {
       train::RunFolder folder = open_folder(flags, recipe);
@@ -301,7 +237,7 @@ int train_and_tell(const TrainFlags& flags) {
     };
     return work(task, train_as_worker, flags);
   };
-  if (flags.elastic.asked()) return start_elastically(flags, recipe, data, train_as_worker);
+  if (flags.elastic.asked()) return start_elastically(flags, asked, data, train_as_worker);
   if (!job && workers > 1) return start_workers(flags, start);
   return work_watched_by_nobody([&](const Opened& opened) {
     return start(job.value_or(launch::Job{.launcher = "nobody"}), opened);
@@ -334,6 +270,10 @@ Command add_train(CLI::App& parent) {
          "the run's folder (default: runs/NAME-N, where NAME is the recipe's, else DATA-MODEL)")
       ->type_name("DIR");
   app->add_flag("--resume", flags->resume, "go on with the run in --out from its last checkpoint");
+  app->add_flag(
+      "--force", flags->force,
+      "with --resume or --algorithm ring or engine: also where the result will not be the "
+      "recipe's alone");
   app->add_option("--stop-at-step", flags->stop_at_step, "stop there, with a checkpoint")
       ->type_name("N");
   app->add_option("--silence", flags->silence,

@@ -9,7 +9,7 @@ namespace lockstep::elastic {
 namespace {
 
 // Workers that die again and again before they have done a step will not do one the next time.
-constexpr int kMostBarrenGenerations = 10;
+constexpr int kMostLossesInVain = 10;
 
 // The first thing that one holds otherwise than the others.
 std::optional<std::string> difference(const Facts& ours, const Facts& theirs) {
@@ -100,10 +100,11 @@ std::vector<Order> Membership::orders() {
     return orders;
   }
   if (generation_ > 0 && std::exchange(lost_somebody_, false)) {
-    barren_generations_ = step_ > step_at_beginning_ ? 0 : barren_generations_ + 1;
-    if (barren_generations_ >= kMostBarrenGenerations)
+    losses_in_vain_ = step_ > step_at_loss_ ? 1 : losses_in_vain_ + 1;
+    step_at_loss_ = step_;
+    if (losses_in_vain_ >= kMostLossesInVain)
       end(fmt::format("workers were lost {} times without finishing a step; the last time: {}",
-                      barren_generations_, whom_),
+                      losses_in_vain_, whom_),
           orders);
     if (over_) return orders;
   }
@@ -174,7 +175,6 @@ void Membership::dismiss_who_is_too_many(std::vector<Order>& orders) {
 
 void Membership::begin_generation(bool last, std::vector<Order>& orders) {
   ++generation_;
-  step_at_beginning_ = step_;
   const std::string why = std::exchange(whom_, {});
   int rank = 0;
   const int world = count();

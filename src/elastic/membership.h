@@ -103,11 +103,11 @@ class Membership {
   int places_here_;
   std::map<MemberId, Member> members_;
   int64_t generation_ = 0;
-  int64_t step_ = -1;               ///< the furthest that anyone has told
-  int64_t step_at_beginning_ = -1;  ///< of the generation
-  int barren_generations_ = 0;      ///< in a row, that ended without a step
-  bool lost_somebody_ = false;      ///< of the generation
-  std::string whom_;                ///< it lost
+  int64_t step_ = -1;           ///< the furthest that anyone has told
+  int64_t step_at_loss_ = -1;   ///< when somebody was lost last
+  int losses_in_vain_ = 0;      ///< in a row, without a step in between
+  bool lost_somebody_ = false;  ///< of the generation
+  std::string whom_;            ///< it lost
   bool stops_ = false;
   bool over_ = false;
   bool gave_up_ = false;

@@ -14,8 +14,8 @@ namespace {
 using observe::Json;
 
 // What `start` tells besides the recipe and can change a result.
-constexpr const char* kFacts[] = {"data_sha256", "weights_sha256", "torch", "lockstep",
-                                  "processor"};
+constexpr const char* kFacts[] = {"data_sha256", "weights_sha256", "torch",
+                                  "lockstep",    "processor",      "departures"};
 
 // A run as far as it matters here. Steps that were done twice, after a resume, count once: the last
 // time.

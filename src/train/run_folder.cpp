@@ -48,8 +48,12 @@ RunFolder RunFolder::create(fs::path path, const Recipe& recipe) {
     throw BadInput(
         "--out {}: holds a run already; choose another folder, or go on with it by --resume",
         folder.path().string());
-  write_file_atomically(folder.recipe(), to_toml(recipe));
+  folder.keep(recipe);
   return folder;
+}
+
+void RunFolder::keep(const Recipe& recipe) const {
+  write_file_atomically(this->recipe(), to_toml(recipe));
 }
 
 RunFolder RunFolder::open(fs::path path) {

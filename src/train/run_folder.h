@@ -16,6 +16,9 @@ class RunFolder {
   /// A run to go on with. Throws BadInput when there is none, or another process is at it.
   static RunFolder open(std::filesystem::path path);
 
+  /// From here on this is the run's recipe.
+  void keep(const Recipe& recipe) const;
+
   ~RunFolder();
   RunFolder(RunFolder&& other) noexcept;
   RunFolder(const RunFolder&) = delete;

@@ -57,13 +57,17 @@ Json train_with(World world, const WorkerTask& task, const Turn& turn) {
     return trainer.run(nullptr, nowhere, turn.limits, {.goes_on = turn.goes_on}, turn.memory);
   }
   const RunFolder folder = task.open_folder();
+  std::vector<std::string> warnings = warnings_of_other_folders(asked, folder);
+  if (!task.departures.empty()) {
+    about["departures"] = fmt::format("{}", fmt::join(task.departures, "; "));
+    warnings.push_back(
+        fmt::format("no recipe repeats this run: {}", fmt::join(task.departures, "; ")));
+  }
   observe::EventLog events(folder.events());
   observe::Progress progress(stderr);
   events.listen([&](const observe::Json& event) { progress.show(event); });
   return trainer.run(&folder, events, turn.limits,
-                     {.workers = about,
-                      .warnings = warnings_of_other_folders(asked, folder),
-                      .goes_on = turn.goes_on},
+                     {.workers = about, .warnings = warnings, .goes_on = turn.goes_on},
                      turn.memory);
 }
 

@@ -3,6 +3,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "elastic/member.h"
 #include "launch/group.h"
@@ -27,6 +29,8 @@ struct WorkerTask {
   std::function<RunFolder()> open_folder;
   /// The folder this worker was asked for, "" where none was: rank 0's counts.
   std::string asked_out;
+  /// Why the result will not be the recipe's alone, if so.
+  std::vector<std::string> departures = {};
   /// In a job whose workers come and go: where to find it. Rank and world are then told there.
   std::optional<elastic::MemberOptions> membership = {};
 };

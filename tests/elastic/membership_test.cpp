@@ -190,6 +190,18 @@ TEST(Membership, GivesUpOnWorkersThatAreLostAgainAndAgainWithoutAStep) {
   EXPECT_NE(membership.failure().find("without finishing a step"), std::string::npos);
 }
 
+TEST(Membership, GoesOnHoweverManyAreLostWhileStepsAreFinished) {
+  Membership membership = two_at_work();
+  for (int64_t generation = 1; generation < 100; ++generation) {
+    // Every second generation ends because somebody joins.
+    const std::string why = generation % 2 == 0 ? "lost somebody" : "";
+    for (const MemberId id : {1, 2})
+      membership.ready(id, {.generation = generation, .step = generation / 2, .why = why});
+    membership.orders();
+    ASSERT_FALSE(membership.over()) << generation;
+  }
+}
+
 TEST(Membership, EndsWithACheckpointWhenItIsStoppedAndSomebodyIsLost) {
   Membership membership = two_at_work();
   membership.stop();

@@ -118,6 +118,57 @@ def four_hosts_train_to_the_model_of_one_worker(lockstep):
     assert ends[0]["model_sha256"] == ends[1]["model_sha256"], ends
 
 
+def a_cut_off_host_stops_and_may_join_again(lockstep):
+    """With --elastic: the rest go on, and the model is that of an undisturbed run."""
+    silence = 1
+    recipe = ["--data", "fashion-mnist", "--model", "convnet", "--steps", "500", "--shards", "8", "--set", "log.every_steps=1"]
+    with tempfile.TemporaryDirectory() as folder, Hosts(4) as hosts:
+        train = [lockstep, "train", *recipe, "--silence", str(silence), "--transport", "tcp", "--algorithm", "tree"]
+        master = f"{hosts.address(0)}:29500"
+
+        def start(host, *flags):
+            return hosts.start(host, [*train, "--out", f"{folder}/host{host}", *flags], {"LOCKSTEP_JOB_KEY": "k"},
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+        def events():
+            path = Path(folder, "host0/events.jsonl")
+            return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+
+        def workers_and_step():
+            told = events()
+            return ([e["workers"] for e in told if "workers" in e] or [0])[-1], ([e["step"] for e in told if "step" in e] or [0])[-1]
+
+        def wait_for(workers, step):
+            deadline = time.monotonic() + 40
+            while (now := workers_and_step()) < (workers, step) or now[0] != workers:
+                assert time.monotonic() < deadline, f"waited for {workers} workers at step {step}, there are {now}"
+                assert launchers[0].poll() is None, launchers[0].stderr.read()
+                time.sleep(0.02)
+            return now[1]
+
+        elastic = ["--elastic", "--nnodes", "4", "--master", master]
+        launchers = [start(host, *elastic, "--node-rank", str(host)) for host in range(4)]
+        try:
+            step = wait_for(4, 10)
+            hosts.cut(3)
+            step = wait_for(3, step + 10)
+            said = launchers[3].communicate(timeout=4 * silence)[1]
+            assert launchers[3].returncode == 75, said
+            assert "coordinator" in said and "fell silent" in said, said
+            hosts.mend(3)
+            launchers[3] = start(3, "--join", master)
+            wait_for(4, step + 10)
+            said = [launcher.communicate(timeout=100)[1] for launcher in launchers]
+            assert [launcher.returncode for launcher in launchers] == [0] * 4, said
+        finally:
+            for launcher in launchers:
+                launcher.kill()
+        subprocess.run([lockstep, "train", *recipe, "--workers", "2", "--out", f"{folder}/alone"], check=True, capture_output=True)
+        alone = json.loads(Path(folder, "alone/events.jsonl").read_text().splitlines()[-1])
+        assert events()[-1]["model_sha256"] == alone["model_sha256"]
+        assert not Path(folder, "host3").exists(), "a host that was cut off wrote"
+
+
 if __name__ == "__main__":
     run_named(
         every_algorithm_adds_right,
@@ -126,6 +177,7 @@ if __name__ == "__main__":
         simulator_foretells_large_buckets,
         a_cut_off_host_is_named,
         four_hosts_train_to_the_model_of_one_worker,
+        a_cut_off_host_stops_and_may_join_again,
         needs="hosts",
         why_not=why_not,
     )

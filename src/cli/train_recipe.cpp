@@ -1,0 +1,76 @@
+#include "cli/train_recipe.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "cli/settings.h"
+#include "lockstep/error.h"
+#include "train/run_folder.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+void apply_flags(Recipe& recipe, const TrainFlags& flags) {
+  for (const KeyFlag& flag : flags.keys) {
+    if (!flag.value) continue;
+    apply_setting(recipe, fmt::format("{} {}", flag.flag, *flag.value), flag.key, *flag.value);
+    if (flag.flag == "--epochs") recipe.train.steps = 0;  // or the recipe's steps would still win
+  }
+  apply_settings(recipe, flags.settings);
+}
+
+// So that a run can be resumed from anywhere.
+void make_paths_absolute(Recipe& recipe) {
+  std::string& data = recipe.data.source.name;
+  for (const std::string_view prefix : {"npy:", "folder:"})
+    if (data.starts_with(prefix) && data.size() > prefix.size())
+      data.replace(prefix.size(), std::string::npos,
+                   fs::absolute(data.substr(prefix.size())).lexically_normal().string());
+  if (!recipe.model.weights.empty())
+    recipe.model.weights = fs::absolute(recipe.model.weights).lexically_normal().string();
+}
+
+}  // namespace
+
+Recipe recipe_from(const TrainFlags& flags, Recipe base) {
+  Recipe recipe = flags.recipe ? read_recipe(*flags.recipe) : std::move(base);
+  apply_flags(recipe, flags);
+  make_paths_absolute(recipe);
+  validate(recipe);
+  return recipe;
+}
+
+std::string run_name(const TrainFlags& flags, const Recipe& recipe) {
+  if (flags.recipe) return fs::path(*flags.recipe).stem().string();
+  const std::string data = fs::path(recipe.data.source.name).filename().string();
+  return fmt::format("{}-{}", data, recipe.model.name);
+}
+
+fs::path folder_to_resume(const TrainFlags& flags) {
+  if (!flags.out) throw BadInput("--resume: say which run with --out DIR");
+  return *flags.out;
+}
+
+ResumedRecipe recipe_to_resume(const TrainFlags& flags, Record record) {
+  const fs::path out = folder_to_resume(flags);
+  if (record == Record::elsewhere && !fs::exists(out / "recipe.toml"))
+    return {recipe_from(flags, {}), {}};
+  const Recipe used = read_recipe(record == Record::here ? train::RunFolder::open(out).recipe()
+                                                         : out / "recipe.toml");
+  const Recipe asked = recipe_from(flags, used);
+  std::vector<std::string> different = differences(asked, used);
+  if (!different.empty() && !flags.force)
+    throw BadInput(
+        "--resume --out {}: the recipe differs from the one this run began with: {}; "
+        "resume without changes, start a new run, or say --force to go on with a run that no "
+        "recipe repeats",
+        out.string(), fmt::join(different, "; "));
+  return {asked, std::move(different)};
+}
+
+}  // namespace lockstep::cli
