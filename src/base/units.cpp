@@ -56,4 +56,8 @@ std::string format_count(int64_t count) {
   return digits;
 }
 
+std::string plural(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 }  // namespace lockstep

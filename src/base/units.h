@@ -18,4 +18,7 @@ std::string format_duration(double seconds);
 /// 12345 -> "12,345".
 std::string format_count(int64_t count);
 
+/// "1 worker", "2 workers".
+std::string plural(int64_t count, const std::string& noun);
+
 }  // namespace lockstep

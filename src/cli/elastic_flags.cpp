@@ -2,21 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
 #include "cli/stop_signals.h"
+#include "cli/tell.h"
 #include "elastic/coordinator.h"
 #include "launch/elastic_workers.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
 namespace {
-
-void tell(const std::string& message) {
-  std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
-}
 
 int least_workers(const ElasticJob& job) {
   return job.flags.least.value_or(1);
@@ -32,6 +29,11 @@ int first_workers(const ElasticJob& job) {
 
 // Where the job is led from, and its key: on the host of node 0.
 launch::Job lead_of(const ElasticJob& job) {
+  const char* const key = std::getenv("LOCKSTEP_JOB_KEY");
+  if ((key == nullptr || *key == '\0') &&
+      (!job.flags.join.empty() || !job.placement.master.empty()))
+    throw BadInput("--{}: set LOCKSTEP_JOB_KEY to a secret, the same for all who join",
+                   job.flags.join.empty() ? "master" : "join");
   launch::PlacementFlags placement = job.placement;
   if (!job.flags.join.empty()) {
     placement.master = job.flags.join;
@@ -50,11 +52,11 @@ elastic::CoordinatorOptions coordinator_options(const ElasticJob& job, const lau
           .port = lead.master_port,
           .key = lead.key,
           .silence_seconds = job.silence_seconds,
-          .limits = {.first = first_workers(job),
+          .limits = {.facts = job.facts,
+                     .first = first_workers(job),
                      .here = job.placement.workers(),
                      .least = least_workers(job),
-                     .most = most_workers(job)},
-          .tell = tell};
+                     .most = most_workers(job)}};
 }
 
 }  // namespace
@@ -97,22 +99,21 @@ void check(const ElasticJob& job) {
 int run_elastically(const ElasticJob& job, const ElasticWorkerMain& worker,
                     const OnElasticFailure& on_failure) {
   const launch::Job lead = lead_of(job);
-  std::unique_ptr<elastic::Coordinator> coordinator;
-  if (leads(job))
-    coordinator = std::make_unique<elastic::Coordinator>(coordinator_options(job, lead));
-  const launch::ElasticEnding ending = launch::run_elastic_workers(
-      {.places = job.placement.workers(), .tell = tell}, coordinator.get(), [&](int place) {
-        stop_on_signals();
-        launch::Job mine = lead;
-        mine.local_rank = place;
-        return worker(mine, {.host = lead.master_host,
-                             .port = lead.master_port,
-                             .key = lead.key,
-                             .facts = job.facts,
-                             .silence_seconds = job.silence_seconds,
-                             .connect_seconds = job.flags.join.empty() ? 60.0 : 10.0,
-                             .stop = stop_descriptor()});
-      });
+  launch::ElasticOptions options{.places = job.placement.workers()};
+  if (leads(job)) options.lead = coordinator_options(job, lead);
+  const launch::ElasticEnding ending = launch::run_elastic_workers(options, [&](int place) {
+    if (!leads(job)) stop_on_signals();
+    launch::Job mine = lead;
+    mine.local_rank = place;
+    return worker(mine, {.host = lead.master_host,
+                         .port = lead.master_port,
+                         .key = lead.key,
+                         .facts = job.facts,
+                         .silence_seconds = job.silence_seconds,
+                         .connect_seconds = job.flags.join.empty() ? 60.0 : 10.0,
+                         .is_guest = !leads(job),
+                         .stop = stop_descriptor()});
+  });
   if (ending.gave_up)
     tell(fmt::format("fewer than {} workers were left (--min-workers)", least_workers(job)));
   if (!ending.failure.empty()) {

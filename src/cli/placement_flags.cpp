@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "cli/tell.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -42,7 +43,7 @@ int run_placed(const launch::PlacementFlags& flags, launch::Prefixed prefixed,
       [&](int rank) { return worker(jobs[static_cast<size_t>(rank - first)]); });
   const launch::Ending* const failure = launch::first_failure(endings);
   if (failure == nullptr) return exit_code_as_asked(endings);
-  std::fputs(fmt::format("lockstep: {}\n", failure->text()).c_str(), stderr);
+  tell(failure->text());
   if (on_failure) on_failure(*failure);
   return failure->exit_code();
 }

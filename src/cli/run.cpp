@@ -62,7 +62,7 @@ void find_program(const std::string& name) {
   if (access(name.c_str(), X_OK) != 0) throw CannotBeStarted(name, errno);
 }
 
-int run(const launch::PlacementFlags& placement, const std::vector<std::string>& program) {
+int run_program(const launch::PlacementFlags& placement, const std::vector<std::string>& program) {
   if (program.empty()) throw BadInput("say what to run: lockstep run -n 2 -- PROGRAM ARGUMENTS");
   launch::check(placement);
   find_program(program.front());
@@ -90,7 +90,7 @@ Command add_run(CLI::App& parent, std::vector<std::string> program) {
       "  lockstep run -n 2 -- build/examples/mnist_ddp ~/.local/share/lockstep/mnist\n"
       "  LOCKSTEP_JOB_KEY=... lockstep run -n 4 --nnodes 2 --node-rank 0 --master node1:29500 \\\n"
       "    -- ./my_program");
-  return {app, [flags, program = std::move(program)] { return run(*flags, program); }};
+  return {app, [flags, program = std::move(program)] { return run_program(*flags, program); }};
 }
 
 }  // namespace lockstep::cli

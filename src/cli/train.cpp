@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "cli/placement_flags.h"
 #include "cli/shared_text.h"
 #include "cli/stop_signals.h"
+#include "cli/tell.h"
 #include "cli/train_flags.h"
 #include "cli/train_recipe.h"
 #include "cli/train_result.h"
@@ -35,10 +35,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using observe::Json;
-
-void tell(const std::string& message) {
-  std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
-}
 
 train::RunFolder open_folder(const TrainFlags& flags, const Recipe& recipe) {
   if (flags.resume) {
@@ -81,7 +77,8 @@ int work(const train::WorkerTask& task, train::TrainAsWorker train_as_worker,
     tell(error.what());
     return stop_exit_code();
   }
-  if (!task.membership && task.job.rank == 0) show_result(last, flags.format());
+  if (task.membership) return last.value("exit_code", stop_exit_code());
+  if (task.job.rank == 0) show_result(last, flags.format());
   return last["event"] == "end" ? 0 : stop_exit_code();
 }
 
@@ -120,7 +117,8 @@ ElasticJob elastic_job(const TrainFlags& flags, const Recipe& recipe, Facts fact
 }
 
 // What joins later must be what began: the same recipe, data, way to add up, and program.
-Facts facts_of(const TrainFlags& flags, const Recipe& recipe, const train::TrainingData& data) {
+Facts elastic_facts(const TrainFlags& flags, const Recipe& recipe,
+                    const train::TrainingData& data) {
   Facts facts = result_values(recipe);
   facts.emplace_back("data of digest", data.splits.digest);
   facts.emplace_back("--transport", flags.transport);
@@ -130,6 +128,20 @@ Facts facts_of(const TrainFlags& flags, const Recipe& recipe, const train::Train
   return facts;
 }
 
+// Whichever worker keeps the record goes on with the folder of the one before; `out` is what they
+// share.
+train::RunFolder open_elastic_folder(const TrainFlags& flags, const Recipe& recipe,
+                                     SharedText& out) {
+  if (!out.get().empty() && fs::exists(fs::path(out.get()) / "recipe.toml"))
+    return train::RunFolder::open(out.get());
+  if (out.get().empty())
+    out.set(flags.out ? *flags.out
+                      : train::claim_run_folder("runs", run_name(flags, recipe)).string());
+  TrainFlags here = flags;
+  here.out = out.get();
+  return open_folder(here, recipe);
+}
+
 // Workers come and go, and any of them may be the one that keeps the record: the result is told
 // here.
 int start_elastically(const TrainFlags& flags, const ResumedRecipe& asked,
@@ -137,25 +149,33 @@ int start_elastically(const TrainFlags& flags, const ResumedRecipe& asked,
                       train::TrainAsWorker train_as_worker) {
   SharedText out;
   const Recipe& recipe = asked.recipe;
-  const ElasticJob job = elastic_job(flags, recipe, facts_of(flags, recipe, *data));
+  const ElasticJob job = elastic_job(flags, recipe, elastic_facts(flags, recipe, *data));
   const auto worker = [&](const launch::Job& mine, const elastic::MemberOptions& membership) {
     train::WorkerTask task = task_of(flags, asked, mine);
     task.data = data;
     task.membership = membership;
     task.open_folder = [&] {
-      if (!out.get().empty()) return train::RunFolder::open(out.get());
-      train::RunFolder folder = open_folder(flags, recipe);
-      out.set(folder.path().string());
+      train::RunFolder folder = open_elastic_folder(flags, recipe, out);
       write_control(folder.path(), membership);
       return folder;
     };
     return work(task, train_as_worker, flags);
   };
-  const int code =
-      run_elastically(job, worker, [&](const std::string& why) { tell_failure(out.get(), why); });
-  if (out.get().empty()) return code;
-  remove_control(out.get());
-  if (const auto last = last_event(out.get()); last && code != 1 && code != 2)
+  const auto clean_up = [&] {
+    if (!out.get().empty()) remove_control(out.get());
+  };
+  int code = 1;
+  try {
+    code =
+        run_elastically(job, worker, [&](const std::string& why) { tell_failure(out.get(), why); });
+  } catch (const Error& error) {
+    tell_failure(out.get(), error.what());
+    clean_up();
+    throw;
+  }
+  clean_up();
+  const auto last = out.get().empty() ? std::nullopt : last_event(out.get());
+  if (last && ((*last)["event"] == "end" || (*last)["event"] == "stopped"))
     show_result(*last, flags.format());
   return code;
 }

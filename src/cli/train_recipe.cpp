@@ -8,6 +8,7 @@
 
 #include "cli/settings.h"
 #include "lockstep/error.h"
+#include "observe/events.h"
 #include "train/run_folder.h"
 
 namespace lockstep::cli {
@@ -56,6 +57,26 @@ fs::path folder_to_resume(const TrainFlags& flags) {
   return *flags.out;
 }
 
+namespace {
+
+// As `differences`, from what the run's story says it was trained by: recipe.toml may have been
+// edited since.
+std::vector<std::string> differences_from_record(const Recipe& asked, const fs::path& run) {
+  const fs::path events = run / "events.jsonl";
+  observe::Json record;
+  if (fs::exists(events))
+    for (const observe::Json& event : observe::read_events(events))
+      if (event.value("event", "") == "start") record = event.value("recipe", record);
+  if (record.is_null()) return differences(asked, read_recipe(run / "recipe.toml"));
+  std::vector<std::string> different;
+  for (const auto& [key, value] : result_values(asked))
+    if (const std::string before = record.value(key, ""); before != value)
+      different.push_back(fmt::format("{}: {}, was {}", key, value, before));
+  return different;
+}
+
+}  // namespace
+
 ResumedRecipe recipe_to_resume(const TrainFlags& flags, Record record) {
   const fs::path out = folder_to_resume(flags);
   if (record == Record::elsewhere && !fs::exists(out / "recipe.toml"))
@@ -63,7 +84,7 @@ ResumedRecipe recipe_to_resume(const TrainFlags& flags, Record record) {
   const Recipe used = read_recipe(record == Record::here ? train::RunFolder::open(out).recipe()
                                                          : out / "recipe.toml");
   const Recipe asked = recipe_from(flags, used);
-  std::vector<std::string> different = differences(asked, used);
+  std::vector<std::string> different = differences_from_record(asked, out);
   if (!different.empty() && !flags.force)
     throw BadInput(
         "--resume --out {}: the recipe differs from the one this run began with: {}; "

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/control.h"
 #include "elastic/controller.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cli {
 namespace {
@@ -18,7 +19,11 @@ struct WorkersFlags {
 };
 
 int show_workers(const WorkersFlags& flags) {
-  fmt::print("{}", elastic::control(read_control(flags.run), {.workers = flags.set}));
+  try {
+    fmt::print("{}", elastic::control(read_control(flags.run), {.workers = flags.set}));
+  } catch (const Timeout&) {
+    throw BadInput("{}: no elastic run is under way there: nobody answers", flags.run);
+  }
   return 0;
 }
 
@@ -29,7 +34,9 @@ Command add_workers(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "workers", "Show the workers of an elastic run, and change how many there are");
   app->add_option("RUN", flags->run, "the run's folder")->type_name("")->required();
-  app->add_option("--set", flags->set, "so many from the next step on")->type_name("N");
+  app->add_option("--set", flags->set,
+                  "so many from the next step on, within --min-workers and --max-workers")
+      ->type_name("N");
   app->footer(
       "Examples:\n"
       "  lockstep train recipes/fashion-convnet.toml --workers 2 --elastic --out runs/mine\n"

@@ -8,7 +8,7 @@
 namespace lockstep::elastic {
 
 std::string control(const MemberOptions& job, const Control& control) {
-  constexpr double kSeconds = 5;
+  constexpr double kSeconds = 3;
   MemberOptions options = job;
   options.connect_seconds = kSeconds;
   transport::FrameLink link(dial_coordinator(options));

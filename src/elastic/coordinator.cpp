@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/units.h"
 #include "transport/free_port.h"
 #include "transport/host.h"
 
@@ -13,6 +14,8 @@ using transport::FrameKind;
 
 // Who has been told all waits this long for the other end to hang up.
 constexpr double kFarewellSeconds = 2;
+// Who waits longer than this for workers to come says so.
+constexpr double kShortageSeconds = 3;
 
 }  // namespace
 
@@ -39,6 +42,7 @@ void Coordinator::add_waits(std::vector<pollfd>& waits) const {
 double Coordinator::patience() const {
   double seconds = std::min({doorman_->patience(), membership_.patience(), next_beat_.left()});
   for (const auto& [id, guest] : guests_) seconds = std::min(seconds, guest.silent.left());
+  if (short_since_) seconds = std::min(seconds, short_since_->left());
   return seconds;
 }
 
@@ -48,6 +52,20 @@ void Coordinator::serve() {
   part_from_who_is_gone();
   carry_out(membership_.orders());
   if (next_beat_.passed()) beat();
+  tell_shortage();
+}
+
+// Another worker is usually there within a second.
+void Coordinator::tell_shortage() {
+  const std::string shortage = membership_.shortage();
+  if (shortage.empty()) {
+    short_since_.reset();
+  } else if (!short_since_) {
+    short_since_ = Deadline::in(kShortageSeconds);
+  } else if (short_since_->passed()) {
+    options_.tell(fmt::format("{}: waiting {:.0f} s for others", shortage, membership_.patience()));
+    short_since_ = Deadline::never();
+  }
 }
 
 void Coordinator::welcome() {
@@ -69,8 +87,9 @@ void Coordinator::hear(MemberId id, Guest& guest, const std::string& text) {
   if (const auto ready = parse<Ready>(text)) return membership_.ready(id, *ready);
   if (const auto hello = parse<Hello>(text)) return admit(id, guest, *hello);
   if (const auto control = parse<Control>(text)) return answer(guest, *control);
+  if (parse<Resign>(text)) return membership_.resign(id);
   if (const auto fail = parse<Fail>(text)) {
-    membership_.failed(id, fail->why);
+    membership_.failed(id, *fail);
     guest.member = false;
   }
   if (parse<Bye>(text)) {
@@ -101,7 +120,10 @@ void Coordinator::answer(Guest& guest, const Control& control) {
   if (control.workers)
     if (const auto refusal = membership_.want(*control.workers))
       status = {.text = *refusal, .refused = true};
-  if (!status.refused) status.text = membership_.text();
+  if (!status.refused)
+    status.text = control.workers ? fmt::format("{} from the next step on\n",
+                                                plural(*control.workers, "worker"))
+                                  : membership_.text();
   guest.link.send(FrameKind::membership, encode(status));
 }
 

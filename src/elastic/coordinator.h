@@ -67,6 +67,7 @@ class Coordinator {
   void part_from_who_is_gone();
   void carry_out(const std::vector<Order>& orders);
   void beat();
+  void tell_shortage();
 
   const CoordinatorOptions options_;
   std::optional<transport::Doorman> doorman_;
@@ -76,6 +77,7 @@ class Coordinator {
   std::vector<int> condemned_;
   MemberId next_id_ = 1;
   Deadline next_beat_ = Deadline::in(0);
+  std::optional<Deadline> short_since_;  ///< until it is told that workers are missing
 };
 
 }  // namespace lockstep::elastic

@@ -21,8 +21,10 @@ namespace {
 
 using transport::FrameKind;
 
+// How often to tell that steps were finished.
+constexpr double kStepSeconds = 0.2;
 // How long last words may take to get away.
-constexpr double kFarewellSeconds = 2;
+constexpr double kLastWordsSeconds = 2;
 
 int event_descriptor() {
   const int descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -61,9 +63,8 @@ std::variant<Go, Dismiss> Member::next(const Ready& ready) {
   abort_ = nullptr;
   if (ready.generation > 0) link_.send(FrameKind::membership, encode(ready));
   eventfd_write(wake_, 1);
-  heard_.wait(lock, [this] { return order_ || lost_ || is_readable(options_.stop); });
+  heard_.wait(lock, [this] { return order_ || lost_; });
   if (lost_) throw PeerLost(0, *lost_);
-  if (!order_) throw transport::Interrupted("interrupted while waiting for other workers");
   return *std::exchange(order_, std::nullopt);
 }
 
@@ -90,7 +91,7 @@ void Member::say_last(const std::string& text) {
   const std::lock_guard lock(mutex_);
   abort_ = nullptr;
   link_.send(FrameKind::membership, text);
-  const Deadline deadline = Deadline::in(kFarewellSeconds);
+  const Deadline deadline = Deadline::in(kLastWordsSeconds);
   while (!link_.flush() && !deadline.passed()) {
     pollfd wait = link_.waits_for();
     transport::wait_for({&wait, 1}, deadline.left());
@@ -104,7 +105,7 @@ void Member::begin(const Go& go) {
   leave_.reset();
   regroup_ = false;
   eventfd_t ignored = 0;
-  if (!is_readable(options_.stop)) eventfd_read(interrupted_, &ignored);
+  eventfd_read(interrupted_, &ignored);
 }
 
 // With the lock held.
@@ -116,17 +117,17 @@ void Member::leave_at_once(const std::string& why) {
 }
 
 void Member::listen() {
-  const double every = options_.silence_seconds / 5;
   Deadline silent = Deadline::in(options_.silence_seconds);
-  Deadline next_beat = Deadline::in(every);
-  bool stop_passed_on = false;
+  Deadline next_beat = Deadline::in(0);
+  int64_t step_told = -1;
+  bool resigned = false;
   std::unique_lock lock(mutex_);
   while (!ends_) {
     std::array<pollfd, 3> waits = {
         link_.waits_for(), pollfd{.fd = wake_, .events = POLLIN, .revents = 0},
-        pollfd{.fd = stop_passed_on ? -1 : options_.stop, .events = POLLIN, .revents = 0}};
+        pollfd{.fd = resigned ? -1 : options_.stop, .events = POLLIN, .revents = 0}};
     lock.unlock();
-    transport::wait_for(waits, std::min(next_beat.left(), silent.left()));
+    transport::wait_for(waits, std::min({kStepSeconds, next_beat.left(), silent.left()}));
     eventfd_t ignored = 0;
     eventfd_read(wake_, &ignored);
     lock.lock();
@@ -135,19 +136,21 @@ void Member::listen() {
       silent = Deadline::in(options_.silence_seconds);
       if (frame->kind == FrameKind::membership) hear(frame->payload);
     }
-    if (!lost_ && (link_.closed() || silent.passed())) {
+    const bool is_silent = options_.is_guest && silent.passed();
+    if (!lost_ && (link_.closed() || is_silent)) {
       lost_ = fmt::format("the job's coordinator at {}:{} {}: this worker ends", options_.host,
-                          options_.port, link_.closed() ? "is gone" : "fell silent");
+                          options_.port, is_silent ? "fell silent" : "is gone");
       leave_at_once(*lost_);
-      silent = Deadline::never();
     }
-    if (next_beat.passed()) {
-      next_beat = Deadline::in(every);
-      link_.send(FrameKind::membership, encode(Beat{.step = step_}));
+    if (silent.passed()) silent = Deadline::never();
+    if (next_beat.passed() || step_ != step_told) {
+      next_beat = Deadline::in(options_.silence_seconds / 5);
+      step_told = step_;
+      link_.send(FrameKind::membership, encode(Beat{.step = step_told}));
     }
-    if (!stop_passed_on && is_readable(options_.stop)) {
-      stop_passed_on = true;
-      eventfd_write(interrupted_, 1);
+    if (!resigned && is_readable(options_.stop)) {
+      resigned = true;
+      link_.send(FrameKind::membership, encode(Resign{}));
     }
     heard_.notify_all();
   }

@@ -21,7 +21,11 @@ struct MemberOptions {
   Facts facts;  ///< what all workers must hold alike
   double silence_seconds = 10;
   double connect_seconds = 60;
-  int stop = -1;  ///< readable once this worker is asked to stop
+  /// Of another launcher than the coordinator's: ends when it hears nothing from there, and leaves
+  /// the job alone when it is asked to stop. The coordinator's own workers end with their launcher
+  /// and stop when that is asked to.
+  bool is_guest = false;
+  int stop = -1;  ///< a guest's: readable once it is asked to stop
 };
 
 /// A worker's end of a job whose workers come and go. A thread hears what the coordinator says and
@@ -43,11 +47,10 @@ class Member {
   Member& operator=(const Member&) = delete;
 
   /// Says that this worker is ready for another generation than the one it was in, and waits to be
-  /// told which. Throws PeerLost when the coordinator is gone or silent, Interrupted when asked to
-  /// stop.
+  /// told which. Throws PeerLost when the coordinator is gone or silent.
   std::variant<Go, Dismiss> next(const Ready& ready);
 
-  /// Readable once the generation under way must be left at once, or this worker is asked to stop.
+  /// Readable once the generation under way must be left at once.
   int interrupted() const { return interrupted_; }
   /// Set once all are asked to leave the generation after the step under way.
   const std::atomic<bool>& regroup() const { return regroup_; }

@@ -27,9 +27,7 @@ std::optional<std::string> difference(const Facts& ours, const Facts& theirs) {
 
 std::optional<std::string> Membership::admit(MemberId id, const Hello& hello, const Place& place) {
   if (over_ || stops_) return "the job is at its end";
-  if (!members_.empty())
-    if (const auto other = difference(members_.begin()->second.hello.facts, hello.facts))
-      return other;
+  if (const auto other = difference(limits_.facts, hello.facts)) return other;
   if (!place.here && count() >= std::max(wanted_, limits_.most))
     return fmt::format("the job has its {} workers; see --max-workers", count());
   members_[id] = {.hello = hello, .place = place, .rank = {}};
@@ -54,14 +52,21 @@ void Membership::beat(MemberId id, int64_t step) {
 void Membership::bye(MemberId id) {
   const auto found = members_.find(id);
   if (found == members_.end()) return;
-  if (found->second.rank == 0) over_ = true;
+  if (found->second.rank) over_ = true;
   members_.erase(found);
 }
 
-void Membership::failed(MemberId id, const std::string& why) {
+void Membership::resign(MemberId id) {
+  if (const auto found = members_.find(id); found != members_.end()) found->second.resigned = true;
+}
+
+void Membership::failed(MemberId id, const Fail& fail) {
   const auto found = members_.find(id);
   if (found == members_.end()) return;
-  if (!over_) failure_ = why;
+  if (!over_) {
+    failure_ = fail.why;
+    exit_code_ = fail.exit_code;
+  }
   over_ = true;
   members_.erase(found);
 }
@@ -80,10 +85,11 @@ void Membership::lost(MemberId id) {
 std::optional<std::string> Membership::want(int workers) {
   if (over_ || stops_) return "the job is at its end";
   if (workers < limits_.least || workers > limits_.most)
-    return fmt::format("{} workers: expected {} to {} (--min-workers, --max-workers)", workers,
-                       limits_.least, limits_.most);
-  places_here_ =
-      workers > wanted_ ? places_here_ + workers - wanted_ : std::min(places_here_, workers);
+    return fmt::format("--set {}: expected {} to {} workers (--min-workers, --max-workers)",
+                       workers, limits_.least, limits_.most);
+  const auto guests = std::count_if(members_.begin(), members_.end(),
+                                    [](const auto& entry) { return !entry.second.place.here; });
+  places_here_ = std::max(1, workers - static_cast<int>(guests));
   wanted_ = workers;
   patience_ = Deadline::in(limits_.patience_seconds);
   return std::nullopt;
@@ -109,19 +115,25 @@ std::vector<Order> Membership::orders() {
     if (over_) return orders;
   }
   dismiss_who_is_too_many(orders);
-  const int needed = generation_ == 0 ? limits_.first : limits_.least;
-  if (stops_ && anyone_here())
+  if (stops_ && generation_ == 0)
+    end("", orders);
+  else if (stops_ && anyone_here())
     begin_generation(true, orders);
-  else if (count() >= needed && anyone_here())
+  else if (count() >= needed() && anyone_here())
     begin_generation(false, orders);
   else if (patience_.passed() && generation_ > 0 && anyone_here()) {
     gave_up_ = true;
     begin_generation(true, orders);
   } else if (patience_.passed())
-    end(fmt::format("{} workers are needed, and {} came in {:g} s", needed, count(),
+    end(fmt::format("{} workers are needed, and {} came in {:g} s", needed(), count(),
                     limits_.patience_seconds),
         orders);
   return orders;
+}
+
+std::string Membership::shortage() const {
+  if (over_ || in_generation() || (count() >= needed() && anyone_here())) return "";
+  return fmt::format("{} of {} workers", count(), needed());
 }
 
 bool Membership::in_generation() const {
@@ -136,6 +148,7 @@ bool Membership::anyone_here() const {
 
 void Membership::end(const std::string& why, std::vector<Order>& orders) {
   over_ = true;
+  if (!why.empty() && exit_code_ == 0) exit_code_ = 1;
   failure_ = why;
   for (auto member = members_.begin(); member != members_.end();) {
     // Who is in a generation comes to its end with the others, unless that cannot be any more.
@@ -150,21 +163,26 @@ void Membership::end(const std::string& why, std::vector<Order>& orders) {
 
 // Who is in a generation that must not go on, or that others wait to join.
 void Membership::order_to_leave(std::vector<Order>& orders) {
-  const bool others_wait = std::any_of(members_.begin(), members_.end(), [](const auto& entry) {
-    return !entry.second.rank.has_value();
+  const bool changes = std::any_of(members_.begin(), members_.end(), [](const auto& entry) {
+    return !entry.second.rank || entry.second.resigned;
   });
-  if (!lost_somebody_ && !others_wait && count() <= wanted_) return;
+  const bool stops = stops_ && !is_last_;
+  if (!lost_somebody_ && !changes && !stops && count() <= wanted_) return;
   for (auto& [id, member] : members_) {
-    if (!member.rank || (member.told_to_leave && !lost_somebody_)) continue;
-    if (member.told_to_leave && lost_somebody_ && member.told_at_once) continue;
+    if (!member.rank || (lost_somebody_ ? member.told_at_once : member.told_to_leave)) continue;
     member.told_to_leave = true;
     member.told_at_once = lost_somebody_;
     orders.push_back({id, Leave{generation_, lost_somebody_, whom_}});
   }
 }
 
-// The last in the order of ranks, but never all that are here.
+// Who resigned, and then the last in the order of ranks.
 void Membership::dismiss_who_is_too_many(std::vector<Order>& orders) {
+  for (const MemberId id : by_rank()) {
+    if (!members_.at(id).resigned) continue;
+    orders.push_back({id, Dismiss{.refused = false, .why = ""}});
+    members_.erase(id);
+  }
   std::vector<MemberId> ranks = by_rank();
   while (static_cast<int>(ranks.size()) > wanted_) {
     orders.push_back({ranks.back(), Dismiss{.refused = false, .why = ""}});
@@ -175,6 +193,7 @@ void Membership::dismiss_who_is_too_many(std::vector<Order>& orders) {
 
 void Membership::begin_generation(bool last, std::vector<Order>& orders) {
   ++generation_;
+  is_last_ = last;
   const std::string why = std::exchange(whom_, {});
   int rank = 0;
   const int world = count();
@@ -212,7 +231,7 @@ std::string Membership::text() const {
   std::string lines;
   for (const MemberId id : by_rank()) {
     const Member& member = members_.at(id);
-    lines += name(member) + (member.rank ? "\n" : ", waiting to join\n");
+    lines += name(member) + (member.rank ? "\n" : ", waiting\n");
   }
   return lines;
 }

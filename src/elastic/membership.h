@@ -32,9 +32,10 @@ struct Order {
 class Membership {
  public:
   struct Limits {
-    int first = 1;  ///< so many begin
-    int here = 1;   ///< of them on this host
-    int least = 1;  ///< with fewer it does not go on
+    Facts facts = {};  ///< what every worker must hold
+    int first = 1;     ///< so many begin
+    int here = 1;      ///< of them on this host
+    int least = 1;     ///< with fewer it does not go on
     int most = 1;
     double patience_seconds = 60;  ///< for so many to come, at first and later on
   };
@@ -45,24 +46,27 @@ class Membership {
         places_here_(limits.here),
         patience_(Deadline::in(limits.patience_seconds)) {}
 
-  /// Why this one cannot belong to the job; nothing where it is welcome. The first one's facts
-  /// count.
+  /// Why this one cannot belong to the job; nothing where it is welcome.
   std::optional<std::string> admit(MemberId id, const Hello& hello, const Place& place);
   void ready(MemberId id, const Ready& ready);
   void beat(MemberId id, int64_t step);
-  /// It said goodbye. Rank 0's is the job's end.
+  /// It said goodbye, which all do once rank 0 has written everything: the job's end.
   void bye(MemberId id);
-  void failed(MemberId id, const std::string& why);
+  /// It wants to leave after the step under way.
+  void resign(MemberId id);
+  void failed(MemberId id, const Fail& fail);
   /// It died, hung up or fell silent.
   void lost(MemberId id);
   /// So many are wanted from here on, or why that cannot be.
   std::optional<std::string> want(int workers);
-  /// Somebody asked the job to stop: whoever is left ends with a checkpoint.
+  /// "1 of 2 workers", where the next generation waits for others to come; else "".
+  std::string shortage() const;
+  /// Somebody asked the job to stop: it does after the step under way, with a checkpoint.
   void stop() { stops_ = true; }
 
   /// What members are to do now. Call it after every change, and when `patience` has passed.
   std::vector<Order> orders();
-  double patience() const { return patience_.left(); }
+  double patience() const { return in_generation() ? kNoHurry : patience_.left(); }
 
   /// How many this host is to keep running.
   int places_here() const { return places_here_; }
@@ -73,6 +77,7 @@ class Membership {
   bool over() const { return over_; }
   /// Why it did not come to its end.
   const std::string& failure() const { return failure_; }
+  int exit_code() const { return exit_code_; }
   /// Too few were left: the run was stopped, with a checkpoint.
   bool gave_up() const { return gave_up_; }
   /// "rank 3 (node7, pid 4711)".
@@ -81,10 +86,13 @@ class Membership {
   std::string text() const;
 
  private:
+  static constexpr double kNoHurry = 3600;
+
   struct Member {
     Hello hello;
     Place place;
-    std::optional<int> rank;     ///< of the generation it is in
+    std::optional<int> rank;  ///< of the generation it is in
+    bool resigned = false;
     bool told_to_leave = false;  ///< the generation, after a step or at once
     bool told_at_once = false;
   };
@@ -92,6 +100,7 @@ class Membership {
   std::string name(const Member& member) const;
   bool in_generation() const;
   bool anyone_here() const;
+  int needed() const { return generation_ == 0 ? limits_.first : limits_.least; }
   void end(const std::string& why, std::vector<Order>& orders);
   void order_to_leave(std::vector<Order>& orders);
   void dismiss_who_is_too_many(std::vector<Order>& orders);
@@ -109,6 +118,8 @@ class Membership {
   bool lost_somebody_ = false;  ///< of the generation
   std::string whom_;            ///< it lost
   bool stops_ = false;
+  bool is_last_ = false;  ///< the generation only writes a checkpoint
+  int exit_code_ = 0;     ///< of the failure
   bool over_ = false;
   bool gave_up_ = false;
   std::string failure_;

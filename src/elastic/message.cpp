@@ -44,8 +44,11 @@ std::string encode(const Beat& beat) {
 std::string encode(const Bye&) {
   return written("bye", json::object());
 }
+std::string encode(const Resign&) {
+  return written("resign", json::object());
+}
 std::string encode(const Fail& fail) {
-  return written("fail", {{"why", fail.why}});
+  return written("fail", {{"why", fail.why}, {"exit_code", fail.exit_code}});
 }
 std::string encode(const Control& control) {
   json body = json::object();
@@ -96,8 +99,14 @@ std::optional<Bye> parse(const std::string& text) {
   return read(text, "bye", [](const json&) { return Bye{}; });
 }
 template <>
+std::optional<Resign> parse(const std::string& text) {
+  return read(text, "resign", [](const json&) { return Resign{}; });
+}
+template <>
 std::optional<Fail> parse(const std::string& text) {
-  return read(text, "fail", [](const json& body) { return Fail{.why = body.at("why")}; });
+  return read(text, "fail", [](const json& body) {
+    return Fail{.why = body.at("why"), .exit_code = body.at("exit_code")};
+  });
 }
 template <>
 std::optional<Control> parse(const std::string& text) {

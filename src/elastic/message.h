@@ -36,9 +36,13 @@ struct Beat {
 /// Leaves for good: the run has come to its end or was stopped.
 struct Bye {};
 
+/// Wants to leave after the step under way; the job goes on.
+struct Resign {};
+
 /// Leaves for good by an error that would happen again; the job is to end.
 struct Fail {
   std::string why;
+  int exit_code = 1;
 };
 
 // ---- who controls the job from outside
@@ -82,6 +86,7 @@ std::string encode(const Hello& hello);
 std::string encode(const Ready& ready);
 std::string encode(const Beat& beat);
 std::string encode(const Bye& bye);
+std::string encode(const Resign& resign);
 std::string encode(const Fail& fail);
 std::string encode(const Control& control);
 std::string encode(const Go& go);
@@ -92,5 +97,27 @@ std::string encode(const Status& status);
 /// What has come, if it is such a message: nothing in it is believed beyond its type.
 template <typename Message>
 std::optional<Message> parse(const std::string& text);
+template <>
+std::optional<Hello> parse(const std::string& text);
+template <>
+std::optional<Ready> parse(const std::string& text);
+template <>
+std::optional<Beat> parse(const std::string& text);
+template <>
+std::optional<Bye> parse(const std::string& text);
+template <>
+std::optional<Resign> parse(const std::string& text);
+template <>
+std::optional<Fail> parse(const std::string& text);
+template <>
+std::optional<Control> parse(const std::string& text);
+template <>
+std::optional<Go> parse(const std::string& text);
+template <>
+std::optional<Leave> parse(const std::string& text);
+template <>
+std::optional<Dismiss> parse(const std::string& text);
+template <>
+std::optional<Status> parse(const std::string& text);
 
 }  // namespace lockstep::elastic

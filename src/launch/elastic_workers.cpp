@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <csignal>
 #include <map>
-#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -16,42 +17,49 @@
 namespace lockstep::launch {
 namespace {
 
-// Workers that die again and again before any of them has done a step will not do one the next
-// time.
+// Workers that die again and again, before they have lived for long or any of them has done a step,
+// will not do one the next time.
 constexpr int kMostDeathsInVain = 20;
+constexpr double kLongLife = 3;
 // How long workers may take to end once the job has.
-constexpr double kFarewellSeconds = 5;
+constexpr double kPatienceSeconds = 5;
+// Until a worker that could not be started is tried again.
+constexpr double kRetrySeconds = 10;
 
 class ElasticCrew {
  public:
-  ElasticCrew(const ElasticOptions& options, elastic::Coordinator* coordinator,
-              const std::function<int(int)>& worker_main)
-      : options_(options), coordinator_(coordinator), worker_main_([=, this](int place) {
-          if (coordinator_) coordinator_->close_here();
-          return worker_main(place);
-        }) {}
+  ElasticCrew(const ElasticOptions& options, const std::function<int(int)>& worker_main);
 
   ElasticEnding until_the_end();
 
  private:
+  struct Worker {
+    WorkerProcess process;
+    Deadline lived_long = Deadline::in(kLongLife);
+  };
+
   bool goes_on() const;
   int places() const;
+  void tell(const std::string& message);
   void fill_places();
+  void fill(int place);
   void wait();
   void see_who_ended();
-  void judge(const Ending& ending);
-  void count_death(const Ending& ending);
-  void pass_on_signals();
+  void judge(const Worker& worker);
+  void count_death(const Worker& worker);
+  void serve_others();
+  void take_signals();
+  void send_all(int signal) const;
   void end_who_is_left();
   ElasticEnding result() const;
 
-  const ElasticOptions options_;
-  elastic::Coordinator* const coordinator_;
-  const std::function<int(int)> worker_main_;
+  const int places_;
   Surroundings surroundings_;
-  std::map<int, WorkerProcess> workers_;  ///< by place
-  std::map<int, bool> left_;              ///< places whose worker ended well
-  int deaths_ = 0;
+  std::optional<elastic::Coordinator> coordinator_;
+  const std::function<int(int)> worker_main_;
+  std::map<int, Worker> workers_;  ///< by place
+  std::set<int> given_up_;         ///< places of a guest whose worker ended by itself
+  Deadline next_try_ = Deadline::in(0);
   int deaths_in_vain_ = 0;
   int64_t step_at_death_ = -1;
   int first_signal_ = 0;
@@ -60,35 +68,63 @@ class ElasticCrew {
   std::optional<Deadline> patience_;  ///< with who is left when the job has ended
 };
 
+ElasticCrew::ElasticCrew(const ElasticOptions& options, const std::function<int(int)>& worker_main)
+    : places_(options.places), worker_main_([this, worker_main](int place) {
+        if (coordinator_) {
+          coordinator_->close_here();
+          signal(SIGINT, SIG_IGN);  // its launcher is asked to stop, not a worker
+          signal(SIGTERM, SIG_IGN);
+        }
+        return worker_main(place);
+      }) {
+  if (!options.lead) return;
+  elastic::CoordinatorOptions lead = *options.lead;
+  lead.tell = [this](const std::string& message) { tell(message); };
+  coordinator_.emplace(lead);
+}
+
+// Never waits for whoever reads it: others depend on this process.
+void ElasticCrew::tell(const std::string& message) {
+  surroundings_.err.put(fmt::format("lockstep: {}\n", message));
+}
+
 bool ElasticCrew::goes_on() const {
   return !failure_ && signals_seen_ == 0 && (!coordinator_ || !coordinator_->membership().over());
 }
 
 int ElasticCrew::places() const {
-  return coordinator_ ? coordinator_->membership().places_here() : options_.places;
+  return coordinator_ ? coordinator_->membership().places_here() : places_;
 }
 
 void ElasticCrew::fill_places() {
-  if (!goes_on()) return;
-  for (int place = 0; place < places(); ++place) {
-    if (workers_.contains(place) || left_.contains(place)) continue;
-    const auto started = workers_.emplace(
-        place, WorkerProcess(
-                   {.rank = place, .index = place, .count = options_.places, .prefixed = place > 0},
-                   surroundings_, worker_main_));
-    if (coordinator_) coordinator_->started(started.first->second.pid(), place);
+  if (!goes_on() || !next_try_.passed()) return;
+  try {
+    for (int place = 0; place < places(); ++place)
+      if (!workers_.contains(place) && !given_up_.contains(place)) fill(place);
+  } catch (const Error& error) {
+    if (workers_.empty()) throw;
+    tell(fmt::format("{}; going on without it, and trying again in {:g} s", error.what(),
+                     kRetrySeconds));
+    next_try_ = Deadline::in(kRetrySeconds);
   }
-  // A place that is given up may be wanted again later.
-  std::erase_if(left_, [&](const auto& entry) { return entry.first >= places(); });
+}
+
+void ElasticCrew::fill(int place) {
+  WorkerProcess process(
+      {.rank = place, .noun = "worker", .index = place, .count = places_, .prefixed = place > 0},
+      surroundings_, worker_main_);
+  if (coordinator_) coordinator_->started(process.pid(), place);
+  workers_.emplace(place, Worker{std::move(process)});
 }
 
 void ElasticCrew::wait() {
   std::vector<pollfd> waits = {surroundings_.signals.waits_for()};
   for (const Outlet* outlet : {&surroundings_.out, &surroundings_.err})
     if (!outlet->empty()) waits.push_back(outlet->waits_for());
-  for (const auto& [place, worker] : workers_) worker.add_waits(waits);
+  for (const auto& [place, worker] : workers_) worker.process.add_waits(waits);
   double seconds = coordinator_ ? coordinator_->patience() : 3600;
   if (patience_) seconds = std::min(seconds, patience_->left());
+  if (!next_try_.passed()) seconds = std::min(seconds, next_try_.left());
   if (coordinator_) coordinator_->add_waits(waits);
   poll(waits.data(), waits.size(), static_cast<int>(seconds * 1000) + 1);
 }
@@ -96,53 +132,68 @@ void ElasticCrew::wait() {
 void ElasticCrew::see_who_ended() {
   for (auto entry = workers_.begin(); entry != workers_.end();) {
     auto& [place, worker] = *entry;
-    if (!worker.ends_now()) {
+    if (!worker.process.ends_now()) {
       ++entry;
       continue;
     }
-    if (coordinator_) coordinator_->ended(worker.pid());
-    if (worker.ending().well()) left_[place] = true;
-    judge(worker.ending());
+    if (coordinator_) coordinator_->ended(worker.process.pid());
+    judge(worker);
     entry = workers_.erase(entry);
   }
-  while (surroundings_.reports.take().size() > 0) continue;  // nobody asks how far they have come
+  while (!surroundings_.reports.take().empty()) continue;  // nobody asks how far they have come
   surroundings_.out.drain();
   surroundings_.err.drain();
 }
 
 // A worker that a signal killed is replaced; one that ended by an error of its own would do so
-// again.
-void ElasticCrew::judge(const Ending& ending) {
-  if (ending.well() || !goes_on()) return;
+// again. Where the job is led elsewhere, that is no reason for the others of this host to end.
+void ElasticCrew::judge(const Worker& worker) {
+  const Ending& ending = worker.process.ending();
   const bool killed = ending.exit_code() > 128;
-  if (killed) return count_death(ending);
-  if (!failure_) failure_ = ending;
+  if (!coordinator_ && !killed) given_up_.insert(ending.rank);
+  if (ending.well() || !goes_on()) return;
+  if (killed) return count_death(worker);
+  if (coordinator_ || workers_.size() == 1) failure_ = ending;
 }
 
-void ElasticCrew::count_death(const Ending& ending) {
-  ++deaths_;
+void ElasticCrew::count_death(const Worker& worker) {
   const int64_t step = coordinator_ ? coordinator_->membership().step() : -1;
-  deaths_in_vain_ = step > step_at_death_ ? 1 : deaths_in_vain_ + 1;
+  const bool in_vain = step <= step_at_death_ && !worker.lived_long.passed();
+  deaths_in_vain_ = in_vain ? deaths_in_vain_ + 1 : 1;
   step_at_death_ = std::max(step, step_at_death_);
-  options_.tell(fmt::format("{}; another takes its place", ending.text()));
-  if (deaths_in_vain_ >= kMostDeathsInVain) failure_ = ending;
+  tell(fmt::format("{}; another takes its place", worker.process.ending().text()));
+  if (deaths_in_vain_ >= kMostDeathsInVain) failure_ = worker.process.ending();
 }
 
-void ElasticCrew::pass_on_signals() {
+void ElasticCrew::serve_others() {
+  if (!coordinator_) return;
+  coordinator_->serve();
+  for (const int pid : coordinator_->take_condemned())
+    for (const auto& [place, worker] : workers_)
+      if (worker.process.pid() == pid) worker.process.send(SIGKILL);
+}
+
+void ElasticCrew::take_signals() {
   const int signal = surroundings_.signals.take();
   if (signal == 0) return;
-  if (++signals_seen_ == 1) first_signal_ = signal;
-  if (signals_seen_ == 1 && coordinator_) coordinator_->stop();
-  for (const auto& [place, worker] : workers_) worker.send(signals_seen_ == 1 ? signal : SIGKILL);
+  if (++signals_seen_ > 1) return send_all(SIGKILL);
+  first_signal_ = signal;
+  if (coordinator_)
+    coordinator_->stop();
+  else
+    send_all(signal);
+}
+
+void ElasticCrew::send_all(int signal) const {
+  for (const auto& [place, worker] : workers_) worker.process.send(signal);
 }
 
 // They end by themselves when the job has; who does not in time is killed.
 void ElasticCrew::end_who_is_left() {
   const bool over = failure_ || (coordinator_ && coordinator_->membership().over());
   if (!over) return;
-  if (!patience_) patience_ = Deadline::in(kFarewellSeconds);
-  if (!patience_->passed()) return;
-  for (const auto& [place, worker] : workers_) worker.send(SIGKILL);
+  if (!patience_) patience_ = Deadline::in(kPatienceSeconds);
+  if (patience_->passed()) send_all(SIGKILL);
 }
 
 ElasticEnding ElasticCrew::until_the_end() {
@@ -150,13 +201,8 @@ ElasticEnding ElasticCrew::until_the_end() {
   while (!workers_.empty()) {
     wait();
     see_who_ended();
-    if (coordinator_) {
-      coordinator_->serve();
-      for (const int pid : coordinator_->take_condemned())
-        for (const auto& [place, worker] : workers_)
-          if (worker.pid() == pid) worker.send(SIGKILL);
-    }
-    pass_on_signals();
+    take_signals();
+    serve_others();
     end_who_is_left();
     fill_places();
   }
@@ -165,28 +211,27 @@ ElasticEnding ElasticCrew::until_the_end() {
 }
 
 ElasticEnding ElasticCrew::result() const {
-  ElasticEnding ending{.deaths = deaths_};
+  ElasticEnding ending;
   if (coordinator_) {
     ending.failure = coordinator_->membership().failure();
+    ending.exit_code = coordinator_->membership().exit_code();
     ending.gave_up = coordinator_->membership().gave_up();
   }
-  if (failure_) ending.failure = failure_->text();
-  if (failure_)
+  if (failure_ && ending.failure.empty()) {
+    ending.failure = failure_->text();
     ending.exit_code = failure_->exit_code();
-  else if (!ending.failure.empty())
-    ending.exit_code = 1;
-  else if (ending.gave_up)
-    ending.exit_code = kLostOthers;
-  else if (signals_seen_ > 0)
-    ending.exit_code = 128 + first_signal_;
+  }
+  if (!ending.failure.empty()) return ending;
+  if (ending.gave_up) ending.exit_code = kLostOthers;
+  if (signals_seen_ > 0) ending.exit_code = 128 + first_signal_;
   return ending;
 }
 
 }  // namespace
 
-ElasticEnding run_elastic_workers(const ElasticOptions& options, elastic::Coordinator* coordinator,
+ElasticEnding run_elastic_workers(const ElasticOptions& options,
                                   const std::function<int(int)>& worker_main) {
-  return ElasticCrew(options, coordinator, worker_main).until_the_end();
+  return ElasticCrew(options, worker_main).until_the_end();
 }
 
 }  // namespace lockstep::launch

@@ -27,7 +27,7 @@ bool is_named_by(const Ending& other, int rank) {
 }  // namespace
 
 std::string Ending::text() const {
-  std::string text = fmt::format("rank {} ({}, pid {}) ", rank, host, pid);
+  std::string text = fmt::format("{} {} ({}, pid {}) ", noun, rank, host, pid);
   if (early)
     text += "ended with exit code 0 while others still worked";
   else if (hung)

@@ -8,6 +8,7 @@ namespace lockstep::launch {
 /// How a worker ended.
 struct Ending {
   int rank = 0;
+  std::string noun = "rank";  ///< "worker" where its rank changes, and `rank` is its place here
   int pid = 0;
   int status = 0;                       ///< as waitpid gives it
   int place = 0;                        ///< 1: ended first

@@ -11,8 +11,6 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kUsualPort = 29500;
-
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;

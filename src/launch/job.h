@@ -6,6 +6,9 @@
 
 namespace lockstep::launch {
 
+/// Where rank 0 listens if nothing else is said, as with torchrun.
+inline constexpr uint16_t kUsualPort = 29500;
+
 /// Which worker of which job this process is.
 struct Job {
   int rank = 0;

@@ -15,7 +15,6 @@ namespace {
 
 constexpr int kMostWorkers = 256;
 constexpr int kMostNodes = 4096;
-constexpr uint16_t kUsualPort = 29500;
 
 std::string random_key() {
   std::random_device device;

@@ -74,6 +74,7 @@ WorkerProcess::WorkerProcess(const Place& place, Surroundings& surroundings,
                              const std::function<int(int)>& worker_main)
     : surroundings_(&surroundings) {
   ending_.rank = place.rank;
+  ending_.noun = place.noun;
   ending_.host = transport::host_name();
   const std::string prefix = fmt::format("[{}] ", place.rank);
   if (place.prefixed) {

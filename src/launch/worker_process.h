@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "launch/ending.h"
@@ -28,8 +29,9 @@ struct Surroundings {
 class WorkerProcess {
  public:
   struct Place {
-    int rank = 0;   ///< or another number that messages and prefixes call it by
-    int index = 0;  ///< worker `index` of `count` here gets its share of processors
+    int rank = 0;
+    std::string noun = "rank";  ///< what messages call the number, as in Ending
+    int index = 0;              ///< worker `index` of `count` here gets its share of processors
     int count = 1;
     bool prefixed = false;  ///< what it writes comes through here, with its rank in front
   };

@@ -21,10 +21,6 @@ size_t terminal_width(std::FILE* out) {
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 120;
 }
 
-std::string plural(int64_t count, const std::string& noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 // "2 workers on 2 nodes over tcp, all-reduce ring; ", or nothing for one worker.
 std::string describe_workers(const Json& event) {
   const int64_t workers = event.value("workers", 1);

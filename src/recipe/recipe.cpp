@@ -122,9 +122,8 @@ void check(const Key& key, std::string_view origin) {
                        value_text(key));
       const auto& choices = key.choices;
       if (!choices.empty() && std::find(choices.begin(), choices.end(), *target) == choices.end())
-        throw BadInput("{}{} = \"{}\": no such {}{}; there are: {}", origin, key.name, *target,
-                       section_of(key.name), did_you_mean(*target, choices),
-                       fmt::join(choices, ", "));
+        throw BadInput("{}{} = \"{}\": no such choice{}; there are: {}", origin, key.name, *target,
+                       did_you_mean(*target, choices), fmt::join(choices, ", "));
     }
   };
   std::visit(look, key.target);

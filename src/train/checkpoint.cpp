@@ -30,7 +30,9 @@ std::optional<int64_t> step_of(const fs::path& path) {
 }  // namespace
 
 fs::path Checkpoints::save(const Safetensors& state, int64_t step) const {
-  fs::create_directories(folder_);
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) throw BadInput("{}: cannot be made: {}", folder_.string(), error.message());
   remove_leftovers();
   const fs::path path = folder_ / fmt::format("{}{:08}{}", kFilePrefix, step, kFileEnding);
   write_safetensors(path, state.tensors, state.metadata);

@@ -27,7 +27,8 @@ Story::Story(const Setup& setup, const RunFolder* folder, observe::EventLog& eve
       recipe_(setup.recipe),
       folder_(folder),
       events_(events),
-      circumstances_(circumstances) {}
+      circumstances_(circumstances),
+      kernels_told_(circumstances.goes_on) {}
 
 void Story::start(int64_t parameters) {
   if (circumstances_.goes_on) return;
@@ -50,6 +51,7 @@ void Story::start(int64_t parameters) {
                 {"torch", TORCH_VERSION},
                 {"lockstep", LOCKSTEP_VERSION},
                 {"processor", processor_name()}};
+  for (const auto& [key, value] : result_values(recipe_)) event["recipe"][key] = value;
   if (!recipe_.model.weights.empty())
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
   event.update(circumstances_.workers);

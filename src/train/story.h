@@ -57,7 +57,7 @@ class Story {
   observe::EventLog& events_;
   const Circumstances& circumstances_;
 
-  bool kernels_told_ = false;
+  bool kernels_told_;
   Stopwatch since_told_;
 };
 

@@ -92,6 +92,8 @@ class ElasticWorker {
       const auto order = member_.next(ready);
       if (const auto* dismissed = std::get_if<elastic::Dismiss>(&order)) return leave(*dismissed);
       const auto& go = std::get<elastic::Go>(order);
+      if (task_.membership->is_guest && ready.generation == 0 && task_.group.tell)
+        task_.group.tell(fmt::format("joined the job as rank {} of {}", go.rank, go.world));
       ready = {.generation = go.generation};
       try {
         Json last = work(go);
@@ -100,10 +102,7 @@ class ElasticWorker {
           return last;
         }
       } catch (const std::exception& error) {
-        if (!goes_on_after(error)) {
-          member_.say(elastic::Fail{error.what()});
-          throw;
-        }
+        if (!goes_on_after(error)) return fail(error);
         ready.why = error.what();
       }
       ready.step = memory_ ? step_of(*memory_) : -1;
@@ -129,6 +128,7 @@ class ElasticWorker {
               .memory = &memory_};
     if (!go.why.empty()) turn.about["lost"] = go.why;
     turn.limits.regroup = &member_.regroup();
+    turn.limits.stop = nullptr;  // the coordinator is told, and tells all
     turn.limits.after_step = [this](int64_t step) { member_.did_step(step); };
     if (go.last) turn.limits.stop_at_step = 0;
     return train_together(world, task_, turn);
@@ -137,15 +137,21 @@ class ElasticWorker {
   // Whoever is lost, and whatever becomes of a meeting because of it: the next generation will do
   // better. Anything else would happen again.
   bool goes_on_after(const std::exception& error) {
-    if (task_.limits.stop != nullptr && *task_.limits.stop && !met_) return false;
     return !met_ || member_.must_leave() || dynamic_cast<const PeerLost*>(&error) != nullptr ||
            dynamic_cast<const Timeout*>(&error) != nullptr;
   }
 
+  // Whoever leads the job tells why; all others need not.
+  Json fail(const std::exception& error) {
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    const int exit_code = known == nullptr ? 1 : known->exit_code();
+    member_.say(elastic::Fail{error.what(), exit_code});
+    return {{"event", "dismissed"}, {"exit_code", exit_code}};
+  }
+
   static Json leave(const elastic::Dismiss& dismissed) {
     if (dismissed.refused) throw BadInput("this worker cannot join the job: {}", dismissed.why);
-    if (!dismissed.why.empty()) throw PeerLost(0, dismissed.why);
-    return {{"event", "dismissed"}};
+    return {{"event", "dismissed"}, {"exit_code", dismissed.why.empty() ? 0 : kLostOthers}};
   }
 
   const WorkerTask& task_;

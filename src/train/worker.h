@@ -35,8 +35,9 @@ struct WorkerTask {
   std::optional<elastic::MemberOptions> membership = {};
 };
 
-/// Connects with the others, trains, and returns the last event; "dismissed" where workers come and
-/// go and this one is needed no longer. What this worker throws is told to all others.
+/// Connects with the others, trains, and returns the last event; "dismissed" with an exit code
+/// where workers come and go and this one is needed no longer. What this worker throws is told to
+/// all others.
 observe::Json train_as_worker(const WorkerTask& task);
 
 /// The same, as it is found in the library `lockstep_trainer`: LibTorch takes half a second to

@@ -15,18 +15,23 @@
 namespace lockstep::elastic {
 namespace {
 
+Membership::Limits with_facts(Membership::Limits limits) {
+  limits.facts = {{"the recipe", "a"}};
+  return limits;
+}
+
 /// A coordinator that serves in a thread; members are threads of this process too, which counts as
 /// the worker in place 0.
 class Serving {
  public:
-  explicit Serving(Membership::Limits limits, double silence_seconds = 10)
+  explicit Serving(const Membership::Limits& limits, double silence_seconds = 10)
       : port_(transport::free_port()),
         silence_seconds_(silence_seconds),
         coordinator_({.host = "127.0.0.1",
                       .port = port_,
                       .key = "a key",
                       .silence_seconds = silence_seconds,
-                      .limits = limits,
+                      .limits = with_facts(limits),
                       .tell = [](const std::string&) {}}) {
     coordinator_.started(getpid(), 0);
     thread_ = std::thread([this] {
@@ -139,8 +144,8 @@ TEST(Coordinator, TellsWhoTheWorkersAreAndChangesHowManyThereAre) {
   Member first(serving.options());
   first.next({});
   EXPECT_NE(control(serving.options(), {}).find("rank 0 ("), std::string::npos);
-  EXPECT_NE(control(serving.options(), {.workers = 3}).find("rank 0 ("), std::string::npos);
-  expect_bad_input([&] { control(serving.options(), {.workers = 5}); }, {"5 workers", "1 to 4"});
+  EXPECT_EQ(control(serving.options(), {.workers = 3}), "3 workers from the next step on\n");
+  expect_bad_input([&] { control(serving.options(), {.workers = 5}); }, {"--set 5", "1 to 4"});
 }
 
 TEST(Member, EndsWhenTheCoordinatorIsGone) {

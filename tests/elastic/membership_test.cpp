@@ -8,6 +8,8 @@
 namespace lockstep::elastic {
 namespace {
 
+const Facts kFacts = {{"the recipe", "a"}};
+
 Hello hello(const std::string& recipe = "a") {
   return {.facts = {{"the recipe", recipe}}, .host = "node", .identity = "i", .pid = 7};
 }
@@ -33,7 +35,8 @@ std::vector<std::string> texts(const std::vector<Order>& orders) {
 using Texts = std::vector<std::string>;
 
 /// Workers 1 and 2, both here, at work on a job that has had `generation` generations.
-Membership two_at_work(Membership::Limits limits = {.first = 2, .here = 2, .most = 4}) {
+Membership two_at_work(Membership::Limits limits = {
+                           .facts = kFacts, .first = 2, .here = 2, .most = 4}) {
   Membership membership(limits);
   membership.admit(1, hello(), here(0));
   membership.admit(2, hello(), here(1));
@@ -42,7 +45,7 @@ Membership two_at_work(Membership::Limits limits = {.first = 2, .here = 2, .most
 }
 
 TEST(Membership, BeginsOnceAllHaveCome) {
-  Membership membership({.first = 2, .here = 2, .most = 2});
+  Membership membership({.facts = kFacts, .first = 2, .here = 2, .most = 2});
   membership.admit(5, hello(), here(1));
   EXPECT_EQ(texts(membership.orders()), Texts{});
   membership.admit(6, hello(), here(0));
@@ -51,7 +54,7 @@ TEST(Membership, BeginsOnceAllHaveCome) {
 }
 
 TEST(Membership, GivesTheFirstRanksToThisHost) {
-  Membership membership({.first = 3, .here = 1, .most = 3});
+  Membership membership({.facts = kFacts, .first = 3, .here = 1, .most = 3});
   membership.admit(1, hello(), {});
   membership.admit(2, hello(), {});
   membership.admit(3, hello(), here(0));
@@ -71,7 +74,7 @@ TEST(Membership, GoesOnWithoutWhoIsLost) {
 }
 
 TEST(Membership, WaitsForEveryoneBeforeTheNextGeneration) {
-  Membership membership({.first = 3, .here = 3, .most = 3});
+  Membership membership({.facts = kFacts, .first = 3, .here = 3, .most = 3});
   for (int id = 1; id <= 3; ++id) membership.admit(id, hello(), here(id));
   membership.orders();
   membership.lost(3);
@@ -109,16 +112,38 @@ TEST(Membership, DismissesTheLastWhenFewerAreWanted) {
   EXPECT_EQ(texts(membership.orders()), (Texts{"2: dismiss ", "1: go 0/1"}));
 }
 
+TEST(Membership, LetsWhoResignsGoAfterAStep) {
+  Membership membership = two_at_work();
+  membership.resign(2);
+  EXPECT_EQ(texts(membership.orders()), (Texts{"1: leave", "2: leave"}));
+  membership.ready(1, {.generation = 1, .step = 3});
+  membership.ready(2, {.generation = 1, .step = 3});
+  EXPECT_EQ(texts(membership.orders()), (Texts{"2: dismiss ", "1: go 0/1"}));
+}
+
+TEST(Membership, SaysForHowManyItWaits) {
+  Membership membership({.facts = kFacts, .first = 2, .here = 2, .most = 2});
+  membership.admit(1, hello(), here(0));
+  EXPECT_EQ(membership.shortage(), "1 of 2 workers");
+  membership.admit(2, hello(), here(1));
+  EXPECT_EQ(membership.shortage(), "");
+}
+
 TEST(Membership, KeepsMorePlacesHereWhenMoreAreWanted) {
-  Membership membership({.first = 3, .here = 1, .most = 8});
+  Membership membership({.facts = kFacts, .first = 3, .here = 1, .most = 8});
+  membership.admit(1, hello(), {});
+  membership.admit(2, hello(), {});
   EXPECT_EQ(membership.want(5), std::nullopt);
   EXPECT_EQ(membership.places_here(), 3) << "two are on other hosts";
+  membership.lost(2);
+  EXPECT_EQ(membership.want(5), std::nullopt);
+  EXPECT_EQ(membership.places_here(), 4) << "one is gone";
   EXPECT_NE(membership.want(9)->find("1 to 8"), std::string::npos);
-  EXPECT_EQ(membership.places_here(), 3);
+  EXPECT_EQ(membership.places_here(), 4);
 }
 
 TEST(Membership, WaitsForSomebodyHereSinceTheRecordIsKeptHere) {
-  Membership membership({.first = 2, .here = 1, .most = 2});
+  Membership membership({.facts = kFacts, .first = 2, .here = 1, .most = 2});
   membership.admit(1, hello(), here(0));
   membership.admit(2, hello(), {});
   membership.orders();
@@ -131,8 +156,8 @@ TEST(Membership, WaitsForSomebodyHereSinceTheRecordIsKeptHere) {
 }
 
 TEST(Membership, SavesAndStopsWhenTooFewAreLeft) {
-  Membership membership =
-      two_at_work({.first = 2, .here = 2, .least = 2, .most = 2, .patience_seconds = 0});
+  Membership membership = two_at_work(
+      {.facts = kFacts, .first = 2, .here = 2, .least = 2, .most = 2, .patience_seconds = 0});
   membership.lost(2);
   membership.orders();
   membership.ready(1, {.generation = 1, .step = 3});
@@ -143,28 +168,28 @@ TEST(Membership, SavesAndStopsWhenTooFewAreLeft) {
 }
 
 TEST(Membership, EndsWhenTooFewComeAtAll) {
-  Membership membership({.first = 2, .here = 2, .most = 2, .patience_seconds = 0});
+  Membership membership({.facts = kFacts, .first = 2, .here = 2, .most = 2, .patience_seconds = 0});
   membership.admit(1, hello(), here(0));
   EXPECT_EQ(texts(membership.orders()),
             Texts{"1: dismiss 2 workers are needed, and 1 came in 0 s"});
   EXPECT_TRUE(membership.over());
 }
 
-TEST(Membership, IsOverWhenRankZeroSaysGoodbye) {
+TEST(Membership, IsOverWhenAWorkerSaysGoodbyeSinceAllDoTogether) {
   Membership membership = two_at_work();
   membership.bye(2);
-  EXPECT_FALSE(membership.over());
-  membership.bye(1);
   EXPECT_TRUE(membership.over());
+  EXPECT_EQ(texts(membership.orders()), Texts{}) << "the other one comes to its end by itself";
   EXPECT_EQ(membership.failure(), "");
   EXPECT_EQ(membership.admit(3, hello(), here(0)), "the job is at its end");
 }
 
 TEST(Membership, EndsForAllWhenOneFailsByItself) {
   Membership membership = two_at_work();
-  membership.failed(1, "the disk is full");
+  membership.failed(1, {.why = "the disk is full", .exit_code = 2});
   EXPECT_EQ(texts(membership.orders()), Texts{"2: dismiss the disk is full"});
   EXPECT_EQ(membership.failure(), "the disk is full");
+  EXPECT_EQ(membership.exit_code(), 2);
 }
 
 TEST(Membership, RefusesWhoHoldsSomethingElse) {
@@ -174,7 +199,7 @@ TEST(Membership, RefusesWhoHoldsSomethingElse) {
 }
 
 TEST(Membership, RefusesWhoIsOneTooMany) {
-  Membership membership = two_at_work({.first = 2, .here = 2, .most = 2});
+  Membership membership = two_at_work({.facts = kFacts, .first = 2, .here = 2, .most = 2});
   EXPECT_NE(membership.admit(3, hello(), {})->find("--max-workers"), std::string::npos);
 }
 
@@ -200,6 +225,30 @@ TEST(Membership, GoesOnHoweverManyAreLostWhileStepsAreFinished) {
     membership.orders();
     ASSERT_FALSE(membership.over()) << generation;
   }
+}
+
+TEST(Membership, IsStoppedAfterAStepWithACheckpoint) {
+  Membership membership = two_at_work();
+  membership.stop();
+  EXPECT_EQ(texts(membership.orders()), (Texts{"1: leave", "2: leave"}));
+  membership.ready(1, {.generation = 1, .step = 3});
+  membership.ready(2, {.generation = 1, .step = 3});
+  EXPECT_EQ(texts(membership.orders()), (Texts{"1: save 0/2", "2: save 1/2"}));
+  EXPECT_EQ(texts(membership.orders()), Texts{}) << "it is being done";
+}
+
+TEST(Membership, IsStoppedAtOnceBeforeItHasBegun) {
+  Membership membership({.facts = kFacts, .first = 2, .here = 2, .most = 2});
+  membership.admit(1, hello(), here(0));
+  membership.stop();
+  EXPECT_EQ(texts(membership.orders()), Texts{"1: dismiss "});
+  EXPECT_TRUE(membership.over());
+}
+
+TEST(Membership, IsInNoHurryWhileWorkersWork) {
+  EXPECT_GT(two_at_work({.facts = kFacts, .first = 2, .here = 2, .most = 2, .patience_seconds = 0})
+                .patience(),
+            1);
 }
 
 TEST(Membership, EndsWithACheckpointWhenItIsStoppedAndSomebodyIsLost) {

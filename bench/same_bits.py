@@ -1,0 +1,108 @@
+#!/usr/bin/python3
+"""One recipe on every number of workers, by every algorithm, over every transport, stopped and resumed.
+
+    bench/same_bits.py [--steps 60] [--seed 1] [--lockstep build/release/lockstep]
+
+`convnet` on Fashion-MNIST and `resnet20` on CIFAR-10 with 8 shards. Prints a line a run, and ends with 1
+where one of them has another model than one worker has. Needs an mpirun, and root for hosts of its own
+(hybrid).
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from hosts import Hosts, why_not
+
+MODELS = {"convnet": "fashion-mnist", "resnet20": "cifar10"}
+CANONICAL = ["one_to_all", "tree", "butterfly", "halving_doubling", "direct"]
+
+
+class Grid:
+    def __init__(self, lockstep, folder, model, steps):
+        self.train = [lockstep, "train", "--json"]
+        self.recipe = ["--model", model, "--data", MODELS[model], "--steps", str(steps), "--shards", "8"]
+        self.folder, self.model = folder, model
+        self.runs, self.digest, self.others = 0, None, 0
+
+    def out(self):
+        self.runs += 1
+        return ["--out", str(self.folder / f"{self.model}-{self.runs}")]
+
+    def tell(self, what, digest):
+        self.digest = self.digest or digest
+        same = digest == self.digest
+        self.others += not same
+        print(f"{self.model:9} {what:44} {digest[:16]}{'' if same else '  ANOTHER MODEL'}", flush=True)
+
+    def run(self, what, flags, launcher=()):
+        command = [*launcher, *self.train, *self.recipe, *flags, *self.out()]
+        self.tell(what, result_of(subprocess.run(command, capture_output=True, text=True)))
+
+    def stopped_and_resumed(self, dice, steps):
+        before, after, step = dice.randint(1, 8), dice.randint(1, 8), dice.randrange(1, steps)
+        out = self.out()
+        subprocess.run([*self.train, *self.recipe, *out, "--workers", str(before), "--stop-at-step", str(step)],
+                       check=True, capture_output=True)
+        resumed = subprocess.run([*self.train, "--resume", *out, "--workers", str(after)], capture_output=True, text=True)
+        self.tell(f"{before} workers to step {step}, then {after}", result_of(resumed))
+
+    def on_two_hosts(self):
+        with Hosts(2) as hosts:
+            flags = [*self.train, *self.recipe, "--workers", "2", "--nnodes", "2", "--master", hosts.address(0),
+                     "--transport", "hybrid", *self.out()]
+            launchers = [
+                hosts.start(host, [*flags, "--node-rank", str(host)], {"LOCKSTEP_JOB_KEY": "k"},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                for host in range(2)
+            ]
+            said = [launcher.communicate() for launcher in launchers]
+        if any(launcher.returncode for launcher in launchers):
+            raise SystemExit(f"two hosts: {said}")
+        self.tell("2 x 2 workers, hybrid", json.loads(said[0][0])["model_sha256"])
+
+
+def result_of(run):
+    if run.returncode != 0:
+        raise SystemExit(f"{' '.join(run.args)} ended with {run.returncode}:\n{run.stderr}")
+    return json.loads(run.stdout.splitlines()[-1])["model_sha256"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lockstep", default=str(Path(__file__).parent.parent / "build/release/lockstep"))
+    arguments = parser.parse_args()
+    dice = random.Random(arguments.seed)
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n"]
+    os.environ["OMP_NUM_THREADS"] = "1"
+    others = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for model in MODELS:
+            grid = Grid(arguments.lockstep, Path(folder), model, arguments.steps)
+            for workers in (1, 2, 3, 4, 8):
+                grid.run(f"{workers} workers, shm", ["--workers", str(workers)])
+            for algorithm in CANONICAL:
+                for transport in ("shm", "tcp"):
+                    grid.run(f"3 workers, {transport}, {algorithm}",
+                             ["--workers", "3", "--transport", transport, "--algorithm", algorithm])
+            for workers in (2, 3):
+                grid.run(f"{workers} workers, mpi", ["--transport", "mpi"], [*mpirun, str(workers)])
+            if reason := why_not():
+                print(f"no hybrid: {reason}")
+            else:
+                grid.on_two_hosts()
+            for _ in range(3):
+                grid.stopped_and_resumed(dice, arguments.steps)
+            others += grid.others
+    sys.exit(others > 0)
+
+
+if __name__ == "__main__":
+    main()
