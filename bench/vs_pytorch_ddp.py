@@ -8,7 +8,8 @@ momentum, each worker with one thread on a core of its own, one library after th
 times over (the machine's speed drifts: only neighbours compare). PyTorch gets its batches ready-made,
 in the faster of its two memory formats; Lockstep loads, augments and normalises them. Lockstep with
 one worker runs in the same rounds: the efficiency is the speed of all workers over as many times that
-of one. Printed too: the share of a step that workers wait for each other, and the seconds from launch
+of one. So do as many one-worker runs at the same time, which know nothing of each other: their efficiency
+is what the machine itself allows. Printed too: the share of a step that workers wait for each other, and the seconds from launch
 to the first finished step.
 """
 
@@ -19,15 +20,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WARM_UP = 10
 
 
-def lockstep(options, workers):
+def lockstep(options, workers, core=0):
     """One worker alone has a core of its own, as each of several has."""
-    one_core = (lambda: os.sched_setaffinity(0, {0})) if workers == 1 else None
+    one_core = (lambda: os.sched_setaffinity(0, {core})) if workers == 1 else None
     with tempfile.TemporaryDirectory() as folder:
         began = time.time()
         subprocess.run(
@@ -47,6 +49,13 @@ def lockstep(options, workers):
         "exchange": exchange / seconds,
         "first_step": steps[1]["time"] - began,
     }
+
+
+def strangers(options):
+    """As many one-worker runs at the same time, that know nothing of each other: what the machine allows."""
+    with ThreadPoolExecutor(options.workers) as pool:
+        runs = pool.map(lambda core: lockstep(options, 1, core), range(options.workers))
+        return sum(run["speed"] for run in runs)
 
 
 def pytorch(options, layout):
@@ -118,15 +127,17 @@ def main():
     options = parser.parse_args()
     if options.peer:
         return start_peers(options)
-    best, exchange, efficiency = {}, [], []
+    best, exchange, efficiency, allowed = {}, [], [], []
     for _ in range(options.rounds):
         one = lockstep(options, 1)
         all_of_them = lockstep(options, options.workers)
+        allowed.append(strangers(options) / one["speed"] / options.workers)
         results = {"lockstep": all_of_them, "one worker": one}
         for layout in ("nchw", "channels_last"):
             results[f"pytorch {layout}"] = pytorch(options, layout)
         print("  ".join(f"{name} {result['speed']:.1f}/s" for name, result in results.items())
               + f"  efficiency {all_of_them['speed'] / one['speed'] / options.workers:.3f}"
+              + f" (strangers {allowed[-1]:.3f})"
               + f"  exchange {100 * all_of_them['exchange']:.1f} %", flush=True)
         for name, result in results.items():
             kept = best.setdefault(name, dict(result))
@@ -141,7 +152,8 @@ def main():
     print(f"{options.model}, {options.batch} images a worker, {options.workers} workers")
     print(f"images/s: lockstep {mine['speed']:.1f}, pytorch {peer:.1f}; ratio {mine['speed'] / peer:.2f}")
     print(f"efficiency: best {max(efficiency):.3f}, of the best speeds "
-          f"{mine['speed'] / best['one worker']['speed'] / options.workers:.3f}")
+          f"{mine['speed'] / best['one worker']['speed'] / options.workers:.3f}; "
+          f"of strangers {min(allowed):.3f} to {max(allowed):.3f}")
     print(f"exchange: {100 * min(exchange):.1f} to {100 * max(exchange):.1f} % of a step")
     print(f"launch to first step: lockstep {mine['first_step']:.2f} s, pytorch {start:.2f} s; "
           f"ratio {start / mine['first_step']:.1f}")

@@ -177,6 +177,8 @@ int start_elastically(const TrainFlags& flags, const ResumedRecipe& asked,
   const auto last = out.get().empty() ? std::nullopt : last_event(out.get());
   if (last && ((*last)["event"] == "end" || (*last)["event"] == "stopped"))
     show_result(*last, flags.format());
+  else if (code > 128)
+    tell_failure(out.get(), "its workers were killed");
   return code;
 }
 

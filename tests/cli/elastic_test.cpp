@@ -114,7 +114,7 @@ TEST_F(Elastic, RunsCanBeGivenMoreAndFewerWorkers) {
 }
 
 TEST_F(Elastic, RunsCanBeJoinedByWhoHasTheSameRecipeAndTheKey) {
-  constexpr int kSteps = 400;  // joining takes a while
+  constexpr int kSteps = 250;  // joining takes a while
   const std::string undisturbed = digest(lockstep_command(train("whole", {}, kSteps)));
   const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
   const std::string address = "127.0.0.1:" + std::to_string(transport::free_port());
@@ -145,6 +145,34 @@ TEST_F(Elastic, RunsStopByCtrlCWithACheckpointAndCanBeResumed) {
   EXPECT_EQ(digest(lockstep_command({"train", "--resume", "--elastic", "--workers", "3", "--json",
                                      "--out", run("run")})),
             undisturbed);
+}
+
+TEST_F(Elastic, RunsStoppedWhileTheyRecoverLoseNoStep) {
+  Child child(train("run", {"--elastic", "--workers", "2"}, 250));
+  ASSERT_TRUE(comes_to_have("run", 2));
+  kill(pid_of_rank(run("run"), 1), SIGKILL);
+  kill(child.pid(), SIGINT);
+  const Outcome stopped = child.wait();
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
+  int64_t steps = 0;
+  for (const auto& event : observe::read_events(folder_ / "run/events.jsonl")) {
+    if (event["event"] == "step") steps = event["step"];
+    if (event["event"] == "stopped") EXPECT_GE(event["step"].get<int64_t>(), steps);
+  }
+  EXPECT_NE(stopped.err.find("stopped at step"), std::string::npos) << stopped.err;
+}
+
+TEST_F(Elastic, RunsThatAreInterruptedTwiceSayHowToGoOnAllTheSame) {
+  Child child(
+      train("run", {"--elastic", "--workers", "2", "--set", "checkpoint.every_steps=1"}, 400));
+  ASSERT_TRUE(comes_to_have("run", 2));
+  usleep(500'000);
+  kill(child.pid(), SIGINT);
+  kill(child.pid(), SIGTERM);
+  const Outcome outcome = child.wait();
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
+  EXPECT_NE(outcome.err.find("lockstep train --resume --out"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("unexpected"), std::string::npos) << outcome.err;
 }
 
 TEST_F(Elastic, FailuresThatWouldHappenAgainEndTheRun) {
@@ -192,7 +220,7 @@ TEST_F(Elastic, AResumeWithAnEditedRecipeIsRefused) {
 }
 
 TEST_F(Elastic, AGuestThatIsAskedToStopLeavesAlone) {
-  constexpr int kSteps = 400;
+  constexpr int kSteps = 250;
   const std::string undisturbed = digest(lockstep_command(train("whole", {}, kSteps)));
   const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
   const std::string address = "127.0.0.1:" + std::to_string(transport::free_port());
@@ -209,9 +237,9 @@ TEST_F(Elastic, AGuestThatIsAskedToStopLeavesAlone) {
 TEST_F(Elastic, AGuestOfWhomSomeAreTooManyStaysWithTheOthers) {
   const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
   const std::string address = "127.0.0.1:" + std::to_string(transport::free_port());
-  Child child(train("run", {"--elastic", "--max-workers", "2", "--master", address}, 400));
+  Child child(train("run", {"--elastic", "--max-workers", "2", "--master", address}, 250));
   ASSERT_TRUE(comes_to_have("run", 1));
-  Child guest(train("guest", {"--join", address, "--workers", "2"}, 400));
+  Child guest(train("guest", {"--join", address, "--workers", "2"}, 250));
   EXPECT_TRUE(comes_to_have("run", 2));
   digest(child.wait());
   const Outcome outcome = guest.wait();
