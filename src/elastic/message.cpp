@@ -1,5 +1,9 @@
 #include "elastic/message.h"
 
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::elastic {
@@ -11,6 +15,17 @@ using nlohmann::json;
 std::string written(const char* kind, json body) {
   body["kind"] = kind;
   return body.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// A whole number, as they are all small: what is a fraction or huge is nobody's rank or step.
+template <typename Number = int64_t>
+Number whole(const json& body, const char* key) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const json& value = body.at(key);
+  const int64_t number = value.is_number_integer() ? value.get<int64_t>() : kMost + 1;
+  if (number < -kMost || number > kMost)
+    throw json::out_of_range::create(401, fmt::format("'{}' is no such number", key), &body);
+  return static_cast<Number>(number);
 }
 
 // The members of a message by its kind; nothing for what is something else.
@@ -80,19 +95,20 @@ std::optional<Hello> parse(const std::string& text) {
     return Hello{.facts = body.at("facts").get<Facts>(),
                  .host = body.at("host"),
                  .identity = body.at("identity"),
-                 .pid = body.at("pid")};
+                 .pid = whole<int>(body, "pid")};
   });
 }
 template <>
 std::optional<Ready> parse(const std::string& text) {
   return read(text, "ready", [](const json& body) {
-    return Ready{
-        .generation = body.at("generation"), .step = body.at("step"), .why = body.at("why")};
+    return Ready{.generation = whole(body, "generation"),
+                 .step = whole(body, "step"),
+                 .why = body.at("why")};
   });
 }
 template <>
 std::optional<Beat> parse(const std::string& text) {
-  return read(text, "beat", [](const json& body) { return Beat{.step = body.at("step")}; });
+  return read(text, "beat", [](const json& body) { return Beat{.step = whole(body, "step")}; });
 }
 template <>
 std::optional<Bye> parse(const std::string& text) {
@@ -105,24 +121,24 @@ std::optional<Resign> parse(const std::string& text) {
 template <>
 std::optional<Fail> parse(const std::string& text) {
   return read(text, "fail", [](const json& body) {
-    return Fail{.why = body.at("why"), .exit_code = body.at("exit_code")};
+    return Fail{.why = body.at("why"), .exit_code = whole<int>(body, "exit_code")};
   });
 }
 template <>
 std::optional<Control> parse(const std::string& text) {
   return read(text, "control", [](const json& body) {
     Control control;
-    if (body.contains("workers")) control.workers = body.at("workers").get<int>();
+    if (body.contains("workers")) control.workers = whole<int>(body, "workers");
     return control;
   });
 }
 template <>
 std::optional<Go> parse(const std::string& text) {
   return read(text, "go", [](const json& body) {
-    return Go{.generation = body.at("generation"),
-              .rank = body.at("rank"),
-              .world = body.at("world"),
-              .port = body.at("port"),
+    return Go{.generation = whole(body, "generation"),
+              .rank = whole<int>(body, "rank"),
+              .world = whole<int>(body, "world"),
+              .port = whole<uint16_t>(body, "port"),
               .last = body.at("last"),
               .why = body.at("why")};
   });
@@ -130,8 +146,9 @@ std::optional<Go> parse(const std::string& text) {
 template <>
 std::optional<Leave> parse(const std::string& text) {
   return read(text, "leave", [](const json& body) {
-    return Leave{
-        .generation = body.at("generation"), .at_once = body.at("at_once"), .why = body.at("why")};
+    return Leave{.generation = whole(body, "generation"),
+                 .at_once = body.at("at_once"),
+                 .why = body.at("why")};
   });
 }
 template <>

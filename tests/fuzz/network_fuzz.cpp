@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "elastic/message.h"
 #include "transport/tcp/wire.h"
 
 namespace lockstep::transport {
@@ -37,6 +38,26 @@ void roster_round_trip(Bytes bytes) {
   require(parse_roster(std::as_bytes(std::span(written))) == texts);
 }
 
+// What an elastic job's workers and coordinator say to each other.
+template <typename Message>
+void message_round_trip(const std::string& text) {
+  const auto message = elastic::parse<Message>(text);
+  if (!message) return;
+  const std::string written = encode(*message);
+  const auto second = elastic::parse<Message>(written);
+  require(second.has_value());
+  require(encode(*second) == written);
+}
+
+void messages(Bytes bytes) {
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  message_round_trip<elastic::Hello>(text);
+  message_round_trip<elastic::Ready>(text);
+  message_round_trip<elastic::Control>(text);
+  message_round_trip<elastic::Go>(text);
+  message_round_trip<elastic::Leave>(text);
+}
+
 // A stream of frames, as a link cuts it: no header may promise more than its kind may have.
 void frames(Bytes bytes) {
   while (bytes.size() >= kFrameHeaderBytes) {
@@ -50,6 +71,7 @@ void frames(Bytes bytes) {
     if (header->kind == FrameKind::entry) round_trip(parse_entry, payload);
     if (header->kind == FrameKind::roster) roster_round_trip(payload);
     if (header->kind == FrameKind::failure) round_trip(parse_failure, payload);
+    if (header->kind == FrameKind::membership) messages(payload);
     bytes = bytes.subspan(header->bytes);
   }
 }
@@ -66,7 +88,7 @@ void controls(Bytes bytes) {
 }
 
 void parse_one(uint8_t which, Bytes bytes) {
-  switch (which % 12) {
+  switch (which % 13) {
     case 0:
       return round_trip(parse_challenge, bytes);
     case 1:
@@ -89,6 +111,8 @@ void parse_one(uint8_t which, Bytes bytes) {
       return round_trip(parse_message_header, bytes);
     case 10:
       return controls(bytes);
+    case 11:
+      return messages(bytes);
     default:
       return round_trip(parse_control_header, bytes);
   }
