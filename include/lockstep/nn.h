@@ -18,7 +18,8 @@
 /// float32 on a CPU with AVX2; channels not in eights; groups, dilation) it is LibTorch's, and its
 /// result plain: the rule looks at nothing that changes from run to run.
 ///
-/// A layer prepares its weights, and again when they have changed, whoever changed them how.
+/// A layer prepares its weights, and again when they have changed, whoever changed them how. It is
+/// for one thread at a time. Gradients of gradients are not there.
 namespace lockstep::nn {
 
 enum class Kernels {

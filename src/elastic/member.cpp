@@ -14,7 +14,6 @@
 #include "elastic/dial_coordinator.h"
 #include "lockstep/error.h"
 #include "transport/host.h"
-#include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::elastic {
 namespace {

@@ -35,7 +35,7 @@ template <typename Body>
 
 template <typename T>
 [[gnu::always_inline]] inline Lanes<T> where_active(Lanes<T> value, const T* y) {
-  return load(y) > 0 ? value : Lanes<T>{};
+  return load(y) <= 0 ? Lanes<T>{} : value;  // what is not a number stays
 }
 
 template <typename T>
@@ -80,7 +80,7 @@ void normalise_images(const ImageShape& shape, const T* x, const Affine<T>& affi
     for (int64_t at = image * shape.pixels * kLanes; at < end; at += kLanes) {
       Lanes<T> value = (load(x + at) - mean) * scale + shift;
       if constexpr (kResidual) value += load(residual + at);
-      if constexpr (kRelu) value = value > 0 ? value : Lanes<T>{};
+      if constexpr (kRelu) value = value <= 0 ? Lanes<T>{} : value;
       store(y + at, value);
     }
   }
@@ -125,7 +125,7 @@ void channel_statistics(const ImageShape& shape, const T* x, T* mean, T* varianc
     const Lanes<double> shifted = total * one_by_count;
     store_converted(mean + block * kLanes, __builtin_convertvector(first, Lanes<double>) + shifted);
     const Lanes<double> square = total_of_squares * one_by_count - shifted * shifted;
-    store_converted(variance + block * kLanes, square > 0 ? square : Lanes<double>{});
+    store_converted(variance + block * kLanes, square < 0 ? Lanes<double>{} : square);
   }
 }
 

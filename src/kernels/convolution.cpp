@@ -41,8 +41,8 @@ const char* to_string(Method method) {
 
 bool serves(const ConvShape& shape, Layout input) {
   return shape.out_channels % kLanes == 0 &&
-         (input == Layout::plain || shape.in_channels % kLanes == 0) && shape.out_height() > 0 &&
-         shape.out_width() > 0;
+         (input == Layout::plain || shape.in_channels % kLanes == 0) &&
+         std::min(shape.in_height, shape.in_width) + 2 * shape.padding >= shape.kernel;
 }
 
 Convolution::Convolution(const ConvShape& shape, Layout input) : shape_(shape), input_(input) {

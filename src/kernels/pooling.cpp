@@ -31,7 +31,7 @@ void max_pool_relu(const PoolShape& shape, const T* x, const T* bias, T* y, uint
         Lanes<T> most = load(upper + left);
         Flags<T> which = {};
         const auto take = [&](Lanes<T> value, int number) __attribute__((always_inline)) {
-          const Flags<T> larger = value > most;
+          const Flags<T> larger = (value > most) | (value != value);  // as LibTorch: NaN stays
           most = larger ? value : most;
           which = larger ? Flags<T>{} + number : which;
         };
@@ -39,9 +39,9 @@ void max_pool_relu(const PoolShape& shape, const T* x, const T* bias, T* y, uint
         take(load(lower + left), 2);
         take(load(lower + right), 3);
         most += shift;
-        const Flags<T> positive = most > 0;
-        store(y + at, positive ? most : Lanes<T>{});
-        which = positive ? which : Flags<T>{} + kNone;
+        const Flags<T> inactive = most <= 0;
+        store(y + at, inactive ? Lanes<T>{} : most);
+        which = inactive ? Flags<T>{} + kNone : which;
         *reinterpret_cast<Bytes*>(chosen + at) = __builtin_convertvector(which, Bytes);
       }
     }

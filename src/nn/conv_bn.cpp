@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "kernels/batch_norm.h"
+#include "kernels/lanes.h"
 #include "lockstep/error.h"
 #include "nn/layer.h"
 
@@ -91,6 +92,7 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    require_no_second_derivative();
     const variable_list saved = context->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &z = saved[2], &y = saved[3];
     const Tensor &mean = saved[4], &inverse = saved[5], &scale = saved[6];
@@ -133,6 +135,18 @@ bool fits(const torch::nn::BatchNorm2dImpl& bn) {
          (bn.is_training() || bn.options.track_running_stats());
 }
 
+// Whether it can be added pixel by pixel; LibTorch may know another way, or refuses it.
+bool fits(const Tensor& residual, const kernels::ConvShape& shape) {
+  if (!residual.defined()) return true;
+  const int64_t blocks = shape.out_channels / kernels::kLanes;
+  const std::vector<int64_t> blocked_sizes = {shape.samples, blocks, shape.out_height(),
+                                              shape.out_width(), kernels::kLanes};
+  const std::vector<int64_t> plain_sizes = {shape.samples, shape.out_channels, shape.out_height(),
+                                            shape.out_width()};
+  return is_plain_float(residual) &&
+         residual.sizes() == (is_blocked(residual) ? blocked_sizes : plain_sizes);
+}
+
 // Counts the batch; the momentum of the running statistics then.
 Norm norm_of(torch::nn::BatchNorm2dImpl& bn) {
   const bool tracks = bn.is_training() && bn.options.track_running_stats();
@@ -168,11 +182,14 @@ ConvBn::ConvBn(torch::nn::Conv2d conv, torch::nn::BatchNorm2d bn, Activation act
     throw BadInput(
         "ConvBn: the convolution has a bias, which BatchNorm would undo; pass "
         "Conv2dOptions(...).bias(false)");
+  if (bn_->options.num_features() != conv_->options.out_channels())
+    throw BadInput("ConvBn: the convolution has {} channels, BatchNorm {}",
+                   conv_->options.out_channels(), bn_->options.num_features());
 }
 
 torch::Tensor ConvBn::operator()(const torch::Tensor& x, const torch::Tensor& residual) {
   const std::optional<Input> input = layer_->accept(*conv_, x);
-  if (!input || !fits(*bn_)) {
+  if (!input || !fits(*bn_) || !fits(residual, layer_->shape_for(*conv_, *input))) {
     torch::Tensor y = bn_(conv_(plain(x)));
     if (residual.defined()) y = y.add_(plain(residual));
     return activation_ == Activation::relu ? y.relu_() : y;

@@ -8,6 +8,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/nn.h"
+#include "nn/layer.h"
 
 namespace lockstep::nn {
 namespace {
@@ -33,7 +34,15 @@ double loss_and_gradient(std::span<const float> scores, int64_t label, double sm
   for (float& g : gradient) g = g * one_by_sum - static_cast<float>(even);
   gradient[static_cast<size_t>(label)] -= static_cast<float>(1 - smoothing);
   return (1 - smoothing) * (log_sum - (scores[static_cast<size_t>(label)] - most)) +
-         even * (static_cast<double>(scores.size()) * log_sum - sum_of_scores);
+         (even == 0 ? 0 : even * (static_cast<double>(scores.size()) * log_sum - sum_of_scores));
+}
+
+// LibTorch leaves samples of this label out.
+bool ignores_any(const Tensor& labels) {
+  constexpr int64_t kIgnored = -100;
+  const Tensor whole = labels.contiguous();
+  const std::span all(whole.data_ptr<int64_t>(), static_cast<size_t>(whole.numel()));
+  return std::find(all.begin(), all.end(), kIgnored) != all.end();
 }
 
 class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFunction> {
@@ -57,6 +66,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    require_no_second_derivative();
     const Tensor gradient = context->get_saved_variables()[0];
     return {gradient * (gradients[0] / gradient.size(0)), Tensor(), Tensor()};
   }
@@ -66,10 +76,10 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
 
 torch::Tensor cross_entropy(const torch::Tensor& scores, const torch::Tensor& labels,
                             double label_smoothing, Kernels kernels) {
-  const bool ours = kernels == Kernels::fused && scores.device().is_cpu() &&
-                    scores.scalar_type() == torch::kFloat32 && scores.dim() == 2 &&
-                    scores.size(0) > 0 && labels.dim() == 1 &&
-                    labels.scalar_type() == torch::kInt64;
+  const bool ours = kernels == Kernels::fused && is_plain_float(scores) && scores.dim() == 2 &&
+                    scores.numel() > 0 && labels.device().is_cpu() && labels.dim() == 1 &&
+                    labels.scalar_type() == torch::kInt64 && labels.size(0) == scores.size(0) &&
+                    label_smoothing >= 0 && label_smoothing <= 1 && !ignores_any(labels);
   if (!ours)
     return at::cross_entropy_loss(scores, labels, {}, at::Reduction::Mean, -100, label_smoothing);
   return CrossEntropyFunction::apply(scores.contiguous(), labels.contiguous(), label_smoothing);

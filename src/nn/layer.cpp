@@ -7,6 +7,7 @@
 
 #include "kernels/cpu.h"
 #include "kernels/lanes.h"
+#include "lockstep/error.h"
 
 namespace lockstep::nn {
 
@@ -14,18 +15,6 @@ using kernels::kLanes;
 using kernels::Layout;
 
 namespace {
-
-kernels::ConvShape shape_of(const torch::nn::Conv2dImpl& conv, const Input& input) {
-  const torch::Tensor& x = input.x;
-  return {.samples = x.size(0),
-          .in_channels = conv.options.in_channels(),
-          .in_height = x.size(2),
-          .in_width = x.size(3),
-          .out_channels = conv.options.out_channels(),
-          .kernel = conv.weight.size(2),
-          .stride = conv.options.stride()->at(0),
-          .padding = c10::get<torch::ExpandingArray<2>>(conv.options.padding())->at(0)};
-}
 
 constexpr size_t kMostCompared = 128 * 128 * 9;
 
@@ -43,9 +32,16 @@ bool plain_options(const torch::nn::Conv2dImpl& conv) {
          c10::holds_alternative<torch::enumtype::kZeros>(options.padding_mode());
 }
 
-bool is_plain_float(const torch::Tensor& x) {
-  return x.device().is_cpu() && x.scalar_type() == torch::kFloat32 && !x.is_sparse() &&
-         !x.is_mkldnn();
+// Parameters may have been assigned anew.
+bool weight_fits(const torch::nn::Conv2dImpl& conv) {
+  const auto& options = conv.options;
+  const std::vector<int64_t> sizes = {options.out_channels(), options.in_channels(),
+                                      options.kernel_size()->at(0), options.kernel_size()->at(1)};
+  const bool bias_fits =
+      !conv.bias.defined() || (is_plain_float(conv.bias) && conv.bias.dim() == 1 &&
+                               conv.bias.size(0) == options.out_channels());
+  return is_plain_float(conv.weight) && conv.weight.is_contiguous() &&
+         conv.weight.sizes() == sizes && bias_fits;
 }
 
 constexpr const char* kConvolution = "convolution";
@@ -78,11 +74,22 @@ torch::Tensor blocked(const torch::Tensor& x) {
       .contiguous();
 }
 
+kernels::ConvShape Layer::shape_for(const torch::nn::Conv2dImpl& conv, const Input& input) {
+  const torch::Tensor& x = input.x;
+  return {.samples = x.size(0),
+          .in_channels = conv.options.in_channels(),
+          .in_height = x.size(2),
+          .in_width = x.size(3),
+          .out_channels = conv.options.out_channels(),
+          .kernel = conv.weight.size(2),
+          .stride = conv.options.stride()->at(0),
+          .padding = c10::get<torch::ExpandingArray<2>>(conv.options.padding())->at(0)};
+}
+
 std::optional<Input> Layer::accept(const torch::nn::Conv2dImpl& conv, const torch::Tensor& x) {
   served_by_ = "torch";
   if (kernels_ == Kernels::torch || !kernels::supported() || !is_plain_float(x) ||
-      !is_plain_float(conv.weight) || !conv.weight.is_contiguous() || !plain_options(conv) ||
-      x.size(0) == 0)
+      !plain_options(conv) || !weight_fits(conv) || x.size(0) == 0)
     return std::nullopt;
   Input input;
   if (is_blocked(x)) {
@@ -96,14 +103,14 @@ std::optional<Input> Layer::accept(const torch::nn::Conv2dImpl& conv, const torc
   }
   const int64_t channels = input.x.size(1) * (input.layout == Layout::blocked ? kLanes : 1);
   if (channels != conv.options.in_channels() ||
-      !kernels::serves(shape_of(conv, input), input.layout))
+      !kernels::serves(shape_for(conv, input), input.layout))
     return std::nullopt;
   return input;
 }
 
 kernels::Convolution& Layer::prepare(const torch::nn::Conv2dImpl& conv, const Input& input) {
   notice_changed(conv.weight);
-  const kernels::ConvShape shape = shape_of(conv, input);
+  const kernels::ConvShape shape = shape_for(conv, input);
   Entry* found = nullptr;
   for (Entry& entry : entries_)
     if (entry.layout == input.layout && entry.convolution.shape() == shape) found = &entry;
@@ -122,6 +129,19 @@ void Layer::notice_changed(const torch::Tensor& weight) {
     return;
   for (Entry& entry : entries_) entry.convolution.weights_changed();
   if (count <= kMostCompared) weights_.assign(begin, begin + count);
+}
+
+bool is_plain_float(const torch::Tensor& x) {
+  return x.device().is_cpu() && x.scalar_type() == torch::kFloat32 && !x.is_sparse() &&
+         !x.is_mkldnn();
+}
+
+// LibTorch lets backward passes be recorded only when they are to be differentiated.
+void require_no_second_derivative() {
+  if (torch::GradMode::is_enabled())
+    throw BadInput(
+        "lockstep::nn: gradients of gradients (create_graph) are not there; make the layer with "
+        "Kernels::torch");
 }
 
 void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Kept>& kept,
@@ -145,7 +165,10 @@ torch::Tensor convolve(kernels::Convolution& convolution, const torch::Tensor& w
 ConvolutionGradients convolution_gradients(torch::autograd::AutogradContext& context,
                                            const torch::Tensor& x, const torch::Tensor& weight,
                                            const torch::Tensor& dz) {
-  kernels::Convolution& convolution = kept(context);
+  const auto kept_layer =
+      c10::static_intrusive_pointer_cast<Kept>(context.saved_data[kConvolution].toCapsule());
+  kernels::Convolution& convolution = kept_layer->convolution;
+  kept_layer->layer->notice_changed(weight);  // another forward pass may have had others
   const torch::Tensor scratch = scratch_for(convolution);
   ConvolutionGradients of = {.x = {}, .weight = at::empty_like(weight)};
   convolution.weight_gradient(data(x), data(dz), data(of.weight), bytes_of(scratch));

@@ -35,8 +35,13 @@ class Layer {
   /// The input for the kernels, or nothing where LibTorch serves this call.
   std::optional<Input> accept(const torch::nn::Conv2dImpl& conv, const torch::Tensor& x);
 
+  static kernels::ConvShape shape_for(const torch::nn::Conv2dImpl& conv, const Input& input);
+
   /// The convolution for that input.
   kernels::Convolution& prepare(const torch::nn::Conv2dImpl& conv, const Input& input);
+
+  /// Before weights are used: what was made of others is forgotten.
+  void notice_changed(const torch::Tensor& weight);
 
   std::string served_by() const { return served_by_; }
 
@@ -45,8 +50,6 @@ class Layer {
     kernels::Layout layout;
     kernels::Convolution convolution;
   };
-
-  void notice_changed(const torch::Tensor& weight);
 
   const Kernels kernels_;
   std::deque<Entry> entries_;   ///< their addresses stay
@@ -62,6 +65,12 @@ struct Kept : torch::CustomClassHolder {
   const std::shared_ptr<Layer> layer;  ///< whose it is
   kernels::Convolution& convolution;
 };
+/// Whether the kernels can read it: floats of this machine's memory.
+bool is_plain_float(const torch::Tensor& x);
+
+/// At the begin of every backward pass: throws BadInput where it is to be differentiated itself.
+void require_no_second_derivative();
+
 /// Keeps also whether x needs a gradient.
 void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Kept>& kept,
           const torch::Tensor& x);

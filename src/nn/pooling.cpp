@@ -41,6 +41,7 @@ class ConvMaxPoolFunction : public torch::autograd::Function<ConvMaxPoolFunction
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    require_no_second_derivative();
     const variable_list saved = context->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &chosen = saved[3];
     const kernels::ConvShape& shape = kept(*context).shape();
@@ -53,6 +54,10 @@ class ConvMaxPoolFunction : public torch::autograd::Function<ConvMaxPoolFunction
   }
 };
 
+bool has_pixels_to_pool(const kernels::ConvShape& shape) {
+  return shape.out_height() >= 2 && shape.out_width() >= 2;
+}
+
 class MeanPoolFunction : public torch::autograd::Function<MeanPoolFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x) {
@@ -63,6 +68,7 @@ class MeanPoolFunction : public torch::autograd::Function<MeanPoolFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    require_no_second_derivative();
     const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
     const Tensor dy = gradients[0].contiguous();
     const Tensor dx = at::empty(sizes, dy.options());
@@ -79,7 +85,8 @@ ConvMaxPool::ConvMaxPool(torch::nn::Conv2d conv, Kernels kernels)
 torch::Tensor ConvMaxPool::operator()(const torch::Tensor& x) {
   const std::optional<Input> input = layer_->accept(*conv_, x);
   // ReLU and max-pooling commute, and after pooling there is a quarter as much to do.
-  if (!input) return at::max_pool2d(conv_(plain(x)), 2).relu_();
+  if (!input || !has_pixels_to_pool(Layer::shape_for(*conv_, *input)))
+    return at::max_pool2d(conv_(plain(x)), 2).relu_();
   kernels::Convolution& convolution = layer_->prepare(*conv_, *input);
   return ConvMaxPoolFunction::apply(
       input->x, conv_->weight,

@@ -92,8 +92,8 @@ class ElasticWorker {
       const auto order = member_.next(ready);
       if (const auto* dismissed = std::get_if<elastic::Dismiss>(&order)) return leave(*dismissed);
       const auto& go = std::get<elastic::Go>(order);
-      if (task_.membership->is_guest && ready.generation == 0 && task_.group.tell)
-        task_.group.tell(fmt::format("joined the job as rank {} of {}", go.rank, go.world));
+      if (is_guest() && ready.generation == 0)
+        tell(fmt::format("joined the job as rank {} of {}", go.rank, go.world));
       ready = {.generation = go.generation};
       try {
         Json last = work(go);
@@ -110,6 +110,11 @@ class ElasticWorker {
   }
 
  private:
+  bool is_guest() const { return task_.membership->is_guest; }
+  void tell(const std::string& message) const {
+    if (task_.group.tell) task_.group.tell(message);
+  }
+
   Json work(const elastic::Go& go) {
     met_ = false;
     launch::Job job = task_.job;
@@ -149,8 +154,9 @@ class ElasticWorker {
     return {{"event", "dismissed"}, {"exit_code", exit_code}};
   }
 
-  static Json leave(const elastic::Dismiss& dismissed) {
+  Json leave(const elastic::Dismiss& dismissed) const {
     if (dismissed.refused) throw BadInput("this worker cannot join the job: {}", dismissed.why);
+    if (is_guest() && !dismissed.why.empty()) tell("the job has failed: " + dismissed.why);
     return {{"event", "dismissed"}, {"exit_code", dismissed.why.empty() ? 0 : kLostOthers}};
   }
 

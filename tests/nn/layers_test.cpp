@@ -6,6 +6,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/nn.h"
+#include "nn/convolutions.h"
 #include "nn/layer.h"
 
 namespace lockstep::nn {
@@ -15,11 +16,6 @@ using torch::Tensor;
 
 double difference(const Tensor& a, const Tensor& b) {
   return ((a - b).abs().max() / b.abs().max().clamp_min(1e-30)).item<double>();
-}
-
-torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel = 3, int64_t stride = 1) {
-  return torch::nn::Conv2d(
-      torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
 // One layer twice, with the same parameters: ours and LibTorch's.
