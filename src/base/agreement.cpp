@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "lockstep/error.h"
 
@@ -19,21 +18,28 @@ std::optional<Facts> parse(const std::string& text) {
   }
 }
 
-// The first of `theirs` that is not `ours`; one of the two may have ended before.
 void compare(const Facts& ours, const Facts& theirs, size_t rank) {
-  const Facts::value_type nothing = {"nothing", "nothing"};
-  for (size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
-    const auto& [name, value] = i < ours.size() ? ours[i] : nothing;
-    const auto& [their_name, their_value] = i < theirs.size() ? theirs[i] : nothing;
-    if (name != their_name)
-      throw Mismatch("ranks disagree: rank 0 has {}, where rank {} has {}", name, rank, their_name);
-    if (value != their_value)
-      throw Mismatch("ranks disagree on {}: rank 0 has {}, rank {} has {}", name, value, rank,
-                     their_value);
-  }
+  const auto difference = first_difference(ours, theirs);
+  if (!difference) return;
+  const auto& [name, value] = difference->ours;
+  const auto& [their_name, their_value] = difference->theirs;
+  if (name != their_name)
+    throw Mismatch("ranks disagree: rank 0 has {}, where rank {} has {}", name, rank, their_name);
+  throw Mismatch("ranks disagree on {}: rank 0 has {}, rank {} has {}", name, value, rank,
+                 their_value);
 }
 
 }  // namespace
+
+std::optional<Difference> first_difference(const Facts& ours, const Facts& theirs) {
+  const Facts::value_type nothing = {"nothing", "nothing"};
+  for (size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
+    const Difference pair = {i < ours.size() ? ours[i] : nothing,
+                             i < theirs.size() ? theirs[i] : nothing};
+    if (pair.ours != pair.theirs) return pair;
+  }
+  return std::nullopt;
+}
 
 void agree(const Facts& facts, const GatherTexts& gather) {
   // Values may be any bytes: a path, a text of the user's.

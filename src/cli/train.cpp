@@ -128,26 +128,40 @@ Facts elastic_facts(const TrainFlags& flags, const Recipe& recipe,
   return facts;
 }
 
-// Whichever worker keeps the record goes on with the folder of the one before; `out` is what they
-// share.
-train::RunFolder open_elastic_folder(const TrainFlags& flags, const Recipe& recipe,
-                                     SharedText& out) {
-  if (!out.get().empty() && fs::exists(fs::path(out.get()) / "recipe.toml"))
-    return train::RunFolder::open(out.get());
-  if (out.get().empty())
-    out.set(flags.out ? *flags.out
-                      : train::claim_run_folder("runs", run_name(flags, recipe)).string());
-  TrainFlags here = flags;
-  here.out = out.get();
-  return open_folder(here, recipe);
-}
+// The folder of a run whose record is kept by one worker after another, which share this.
+class ElasticFolder {
+ public:
+  /// Goes on with the folder of the worker before, if there was one.
+  train::RunFolder open(const TrainFlags& flags, const Recipe& recipe) {
+    if (!opened_.get().empty()) return train::RunFolder::open(opened_.get());
+    // One that died in between has made it and told nothing.
+    const fs::path made = tried_.get();
+    if (!made.empty() && fs::exists(made / "recipe.toml") && !fs::exists(made / "events.jsonl")) {
+      opened_.set(made.string());
+      return train::RunFolder::open(made);
+    }
+    TrainFlags here = flags;
+    if (!here.out) here.out = train::claim_run_folder("runs", run_name(flags, recipe)).string();
+    tried_.set(*here.out);
+    train::RunFolder folder = open_folder(here, recipe);
+    opened_.set(folder.path().string());
+    return folder;
+  }
+
+  /// "" until a worker has opened it.
+  std::string path() const { return opened_.get(); }
+
+ private:
+  SharedText tried_;
+  SharedText opened_;
+};
 
 // Workers come and go, and any of them may be the one that keeps the record: the result is told
 // here.
 int start_elastically(const TrainFlags& flags, const ResumedRecipe& asked,
                       std::shared_ptr<const train::TrainingData> data,
                       train::TrainAsWorker train_as_worker) {
-  SharedText out;
+  ElasticFolder out;
   const Recipe& recipe = asked.recipe;
   const ElasticJob job = elastic_job(flags, recipe, elastic_facts(flags, recipe, *data));
   const auto worker = [&](const launch::Job& mine, const elastic::MemberOptions& membership) {
@@ -155,30 +169,30 @@ int start_elastically(const TrainFlags& flags, const ResumedRecipe& asked,
     task.data = data;
     task.membership = membership;
     task.open_folder = [&] {
-      train::RunFolder folder = open_elastic_folder(flags, recipe, out);
+      train::RunFolder folder = out.open(flags, recipe);
       write_control(folder.path(), membership);
       return folder;
     };
     return work(task, train_as_worker, flags);
   };
   const auto clean_up = [&] {
-    if (!out.get().empty()) remove_control(out.get());
+    if (!out.path().empty()) remove_control(out.path());
   };
   int code = 1;
   try {
-    code =
-        run_elastically(job, worker, [&](const std::string& why) { tell_failure(out.get(), why); });
+    code = run_elastically(job, worker,
+                           [&](const std::string& why) { tell_failure(out.path(), why); });
   } catch (const Error& error) {
-    tell_failure(out.get(), error.what());
+    tell_failure(out.path(), error.what());
     clean_up();
     throw;
   }
   clean_up();
-  const auto last = out.get().empty() ? std::nullopt : last_event(out.get());
+  const auto last = out.path().empty() ? std::nullopt : last_event(out.path());
   if (last && ((*last)["event"] == "end" || (*last)["event"] == "stopped"))
     show_result(*last, flags.format());
   else if (code > 128)
-    tell_failure(out.get(), "its workers were killed");
+    tell_failure(out.path(), "its workers were killed");
   return code;
 }
 

@@ -11,27 +11,24 @@ namespace {
 // Workers that die again and again before they have done a step will not do one the next time.
 constexpr int kMostLossesInVain = 10;
 
-// The first thing that one holds otherwise than the others.
-std::optional<std::string> difference(const Facts& ours, const Facts& theirs) {
-  for (size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
-    if (i >= ours.size() || i >= theirs.size() || ours[i].first != theirs[i].first)
-      return "it is of another version of Lockstep";
-    if (ours[i].second != theirs[i].second)
-      return fmt::format("the job has {} {}, this worker has {}", ours[i].first, ours[i].second,
-                         theirs[i].second);
-  }
-  return std::nullopt;
+std::optional<std::string> objection(const Facts& jobs, const Facts& theirs) {
+  const auto difference = first_difference(jobs, theirs);
+  if (!difference) return std::nullopt;
+  const auto& [name, value] = difference->ours;
+  const auto& [their_name, their_value] = difference->theirs;
+  if (name != their_name) return "it is of another version of Lockstep";
+  return fmt::format("the job has {} {}, this worker has {}", name, value, their_value);
 }
 
 }  // namespace
 
 std::optional<std::string> Membership::admit(MemberId id, const Hello& hello, const Place& place) {
   if (over_ || stops_) return "the job is at its end";
-  if (const auto other = difference(limits_.facts, hello.facts)) return other;
+  if (const auto other = objection(limits_.facts, hello.facts)) return other;
   if (!place.here && count() >= std::max(wanted_, limits_.most))
     return fmt::format("the job has its {} workers; see --max-workers", count());
   members_[id] = {.hello = hello, .place = place, .rank = {}};
-  wanted_ = std::max(wanted_, count());
+  if (!place.here) wanted_ = std::max(wanted_, count());
   return std::nullopt;
 }
 

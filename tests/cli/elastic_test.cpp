@@ -175,6 +175,13 @@ TEST_F(Elastic, RunsThatAreInterruptedTwiceSayHowToGoOnAllTheSame) {
   EXPECT_EQ(outcome.err.find("unexpected"), std::string::npos) << outcome.err;
 }
 
+TEST_F(Elastic, RunsLeaveTheFolderOfAnotherRunAlone) {
+  ASSERT_EQ(lockstep_command(train("run", {"--stop-at-step", "3"})).exit_code, 0);
+  const std::string before = read_file(folder_ / "run/events.jsonl");
+  EXPECT_TRUE(refuses(train("run", {"--elastic", "--workers", "2"}), "holds a run already"));
+  EXPECT_EQ(read_file(folder_ / "run/events.jsonl"), before);
+}
+
 TEST_F(Elastic, FailuresThatWouldHappenAgainEndTheRun) {
   const Outcome outcome = lockstep_command(
       train("run", {"--elastic", "--workers", "2", "--lr", "1e6", "--set", "model.name=mlp"}));

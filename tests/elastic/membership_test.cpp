@@ -87,7 +87,7 @@ TEST(Membership, WaitsForEveryoneBeforeTheNextGeneration) {
 
 TEST(Membership, LetsANewcomerInAfterAStep) {
   Membership membership = two_at_work();
-  membership.admit(3, hello(), here(2));
+  membership.admit(3, hello(), {});
   EXPECT_EQ(texts(membership.orders()), (Texts{"1: leave", "2: leave"}));
   membership.ready(1, {.generation = 1, .step = 3});
   membership.ready(2, {.generation = 1, .step = 3});
@@ -96,7 +96,7 @@ TEST(Membership, LetsANewcomerInAfterAStep) {
 
 TEST(Membership, AsksAgainWhenSomebodyIsLostWhileAllAreLeaving) {
   Membership membership = two_at_work();
-  membership.admit(3, hello(), here(2));
+  membership.admit(3, hello(), {});
   membership.orders();
   membership.lost(2);
   EXPECT_EQ(texts(membership.orders()), Texts{"1: leave at once"});
@@ -110,6 +110,16 @@ TEST(Membership, DismissesTheLastWhenFewerAreWanted) {
   membership.ready(1, {.generation = 1, .step = 3});
   membership.ready(2, {.generation = 1, .step = 3});
   EXPECT_EQ(texts(membership.orders()), (Texts{"2: dismiss ", "1: go 0/1"}));
+}
+
+TEST(Membership, DismissesAReplacementThatIsNoLongerWanted) {
+  Membership membership = two_at_work();
+  membership.want(2);
+  membership.admit(3, hello(), here(2));
+  membership.orders();
+  membership.ready(1, {.generation = 1, .step = 3});
+  membership.ready(2, {.generation = 1, .step = 3});
+  EXPECT_EQ(texts(membership.orders()), (Texts{"3: dismiss ", "1: go 0/2", "2: go 1/2"}));
 }
 
 TEST(Membership, LetsWhoResignsGoAfterAStep) {
