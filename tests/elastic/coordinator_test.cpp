@@ -100,6 +100,7 @@ TEST(Coordinator, AsksAllToRegroupWhenSomebodyWantsToJoin) {
   const Serving serving({.first = 1, .here = 1, .most = 2});
   Member first(serving.options());
   first.next({});
+  control(serving.options(), {.workers = 2});
   Member second(serving.options());
   const Deadline deadline = Deadline::in(5);
   while (!first.regroup() && !deadline.passed()) std::this_thread::yield();

@@ -121,7 +121,7 @@ def four_hosts_train_to_the_model_of_one_worker(lockstep):
 def a_cut_off_host_stops_and_may_join_again(lockstep):
     """With --elastic: the rest go on, and the model is that of an undisturbed run."""
     silence = 1
-    recipe = ["--data", "fashion-mnist", "--model", "convnet", "--steps", "500", "--shards", "8", "--set", "log.every_steps=1"]
+    recipe = ["--data", "fashion-mnist", "--model", "convnet", "--steps", "350", "--shards", "8", "--set", "log.every_steps=1"]
     with tempfile.TemporaryDirectory() as folder, Hosts(4) as hosts:
         train = [lockstep, "train", *recipe, "--silence", str(silence), "--transport", "tcp", "--algorithm", "tree"]
         master = f"{hosts.address(0)}:29500"
