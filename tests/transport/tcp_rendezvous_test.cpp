@@ -94,17 +94,16 @@ TEST(TcpRendezvous, EndsAtOnceWhenThisWorkerIsAskedToStop) {
 TEST(TcpRendezvous, EndsForThoseWhoCameWhenRankZeroIsAskedToStop) {
   const uint16_t port = free_port();
   const Descriptor asked(eventfd(0, EFD_CLOEXEC));
+  std::thread asks([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    eventfd_write(asked.get(), 1);
+  });
   const auto thrown = play(2, [&](int rank) {
     Meeting meeting = meeting_of(rank, 3, port, 60);
     if (rank == 0) meeting.stop = asked.get();
-    if (rank == 1) {
-      std::thread([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
-        eventfd_write(asked.get(), 1);
-      }).detach();
-    }
     meet_over_tcp(meeting);
   });
+  asks.join();
   EXPECT_TRUE(has(message_of<Interrupted>([&] { rethrow(thrown[0]); }), "waiting for rank 2"));
   EXPECT_TRUE(has(message_of<PeerLost>([&] { rethrow(thrown[1]); }), "rank 0 was interrupted"));
 }
