@@ -12,11 +12,6 @@
 
 namespace lockstep::elastic {
 
-bool is_readable(int descriptor) {
-  pollfd wait = {.fd = descriptor, .events = POLLIN, .revents = 0};
-  return descriptor >= 0 && poll(&wait, 1, 0) > 0;
-}
-
 transport::Descriptor dial_coordinator(const MemberOptions& options) {
   transport::Dial dial({options.host}, options.port, options.key,
                        {.purpose = transport::Purpose::membership},
@@ -29,7 +24,7 @@ transport::Descriptor dial_coordinator(const MemberOptions& options) {
                           "({}); check that it runs, its address and port, and "
                           "firewalls",
                           options.host, options.port, options.connect_seconds, dial.trouble()));
-    if (is_readable(options.stop))
+    if (transport::is_readable(options.stop))
       throw transport::Interrupted("interrupted while connecting to the coordinator");
     std::array<pollfd, 2> waits = {dial.waits_for(),
                                    pollfd{.fd = options.stop, .events = POLLIN, .revents = 0}};

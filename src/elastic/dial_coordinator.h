@@ -9,6 +9,4 @@ namespace lockstep::elastic {
 /// host, another key), Timeout, and Interrupted when asked to stop.
 transport::Descriptor dial_coordinator(const MemberOptions& options);
 
-bool is_readable(int descriptor);
-
 }  // namespace lockstep::elastic

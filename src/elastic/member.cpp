@@ -147,7 +147,7 @@ void Member::listen() {
       step_told = step_;
       link_.send(FrameKind::membership, encode(Beat{.step = step_told}));
     }
-    if (!resigned && is_readable(options_.stop)) {
+    if (!resigned && transport::is_readable(options_.stop)) {
       resigned = true;
       link_.send(FrameKind::membership, encode(Resign{}));
     }

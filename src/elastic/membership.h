@@ -71,7 +71,6 @@ class Membership {
   /// How many this host is to keep running.
   int places_here() const { return places_here_; }
   int count() const { return static_cast<int>(members_.size()); }
-  int64_t generation() const { return generation_; }
   int64_t step() const { return step_; }
   /// The run is at its end, or will not go on: nobody else is needed.
   bool over() const { return over_; }

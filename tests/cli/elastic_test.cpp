@@ -3,57 +3,31 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/deadline.h"
+#include "cli/small_training.h"
 #include "lockstep_command.h"
 #include "observe/events.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
 #include "transport/free_port.h"
-#include "write_npy.h"
 
 namespace lockstep::cli {
 namespace {
 
-using Words = std::vector<std::string>;
-
 class Elastic : public ::testing::Test {
  protected:
-  Elastic() {
-    std::vector<float> x(96 * 3 * 16 * 16);
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(std::sin(0.37 * double(i)));
-    std::vector<int64_t> y(96);
-    for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int64_t>(i * 7 % 3);
-    write_npy(folder_ / "x.npy", "<f4", "(96, 3, 16, 16)", std::as_bytes(std::span(x)));
-    write_npy(folder_ / "y.npy", "<i8", "(96,)", std::as_bytes(std::span(y)));
-  }
+  Elastic() { write_images(folder_.path(), 96); }
 
   std::string run(const std::string& name) const { return (folder_ / name).string(); }
 
   Words train(const std::string& out, const Words& flags, int steps = 80) const {
-    Words words = {"train",
-                   "--data",
-                   "npy:" + folder_.path().string(),
-                   "--model",
-                   "resnet20",
-                   "--batch",
-                   "12",
-                   "--shards",
-                   "4",
-                   "--steps",
-                   std::to_string(steps),
-                   "--set",
-                   "log.every_steps=1",
-                   "--json",
-                   "--out",
-                   run(out)};
+    Words words = {"--shards", "4", "--steps", std::to_string(steps), "--set", "log.every_steps=1"};
     words.insert(words.end(), flags.begin(), flags.end());
-    return words;
+    return train_on(folder_.path(), out, words);
   }
 
   /// The number of workers that the run has told last; waits until it is `workers`.

@@ -4,57 +4,30 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "cli/small_training.h"
 #include "lockstep_command.h"
 #include "observe/events.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
-#include "write_npy.h"
 
 namespace lockstep::cli {
 namespace {
 
-using Words = std::vector<std::string>;
-
-// 60 images of 3 x 16 x 16.
-void write_data(const std::filesystem::path& folder) {
-  std::vector<float> x(60 * 3 * 16 * 16);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(std::sin(0.37 * double(i)));
-  std::vector<int64_t> y(60);
-  for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int64_t>(i * 7 % 3);
-  write_npy(folder / "x.npy", "<f4", "(60, 3, 16, 16)", std::as_bytes(std::span(x)));
-  write_npy(folder / "y.npy", "<i8", "(60,)", std::as_bytes(std::span(y)));
-}
-
 class Workers : public ::testing::Test {
  protected:
-  Workers() { write_data(folder_.path()); }
+  Workers() { write_images(folder_.path(), 60); }
 
   Words train(const std::string& out, const Words& flags) const {
-    Words words = {"train",
-                   "--data",
-                   "npy:" + folder_.path().string(),
-                   "--model",
-                   "resnet20",
-                   "--batch",
-                   "12",
-                   "--shards",
-                   "6",
-                   "--epochs",
-                   "2",
-                   "--json",
-                   "--out",
-                   (folder_ / out).string()};
+    Words words = {"--shards", "6", "--epochs", "2"};
     words.insert(words.end(), flags.begin(), flags.end());
-    return words;
+    return train_on(folder_.path(), out, words);
   }
 
   static std::string digest(const Words& words) {

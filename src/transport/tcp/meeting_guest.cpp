@@ -138,8 +138,7 @@ void wait_or_stop(const Meeting& meeting, std::vector<pollfd> waits, double seco
 }
 
 bool asked_to_stop(const Meeting& meeting) {
-  pollfd stop = {.fd = meeting.stop, .events = POLLIN, .revents = 0};
-  return meeting.stop >= 0 && poll(&stop, 1, 0) > 0;
+  return is_readable(meeting.stop);
 }
 
 uint32_t milliseconds(double seconds) {

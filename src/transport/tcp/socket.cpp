@@ -234,6 +234,11 @@ Moved receive_some(int socket, std::span<std::byte> into) {
   return moved(result);
 }
 
+bool is_readable(int descriptor) {
+  pollfd wait = {.fd = descriptor, .events = POLLIN, .revents = 0};
+  return descriptor >= 0 && poll(&wait, 1, 0) > 0;
+}
+
 void wait_for(std::span<pollfd> waits, double seconds) {
   const double milliseconds = std::ceil(std::clamp(seconds, 0.0, 3600.0) * 1000);
   poll(waits.data(), waits.size(), static_cast<int>(milliseconds));

@@ -85,6 +85,9 @@ struct Moved {
 Moved send_some(int socket, std::span<const std::byte> bytes);
 Moved receive_some(int socket, std::span<std::byte> into);
 
+/// Whether there is something to read, without waiting; never for -1.
+bool is_readable(int descriptor);
+
 /// Waits until something happens at one of `waits` or `seconds` have passed.
 void wait_for(std::span<pollfd> waits, double seconds);
 
