@@ -36,7 +36,7 @@ class Gloo final : public Peer {
 
   std::string name() const override { return "gloo"; }
   int rank() const override { return rank_; }
-  int world() const override { return world_; }
+  int world_size() const override { return world_; }
 
   void barrier() override {
     gloo::BarrierOptions options(context_);

@@ -32,7 +32,7 @@ size_t count_wrong(Peer& peer, const std::function<void()>& run, float* data, si
   size_t wrong = 0;
   for (size_t i = 0; i < count; ++i) {
     float sum = 0;
-    for (int rank = 0; rank < peer.world(); ++rank) sum += element(i, rank);
+    for (int rank = 0; rank < peer.world_size(); ++rank) sum += element(i, rank);
     wrong += data[i] != sum ? 1 : 0;
   }
   std::fill(data, data + count, 0.0F);  // stays zero however often it is summed
@@ -79,7 +79,7 @@ size_t measure_size(Peer& peer, size_t bytes, int rounds) {
     std::printf(
         R"({"peer":"%s","way":"%s","bytes":%zu,"workers":%d,"time_us":%.3f,"algbw_gbs":%.4f,"wrong":%zu})"
         "\n",
-        peer.name().c_str(), best_way.c_str(), bytes, peer.world(), best * 1e6,
+        peer.name().c_str(), best_way.c_str(), bytes, peer.world_size(), best * 1e6,
         static_cast<double>(bytes) / best / 1e9, wrong);
     std::fflush(stdout);
   }

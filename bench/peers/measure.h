@@ -14,7 +14,7 @@ class Peer {
 
   virtual std::string name() const = 0;
   virtual int rank() const = 0;
-  virtual int world() const = 0;
+  virtual int world_size() const = 0;
   virtual void barrier() = 0;
   /// The largest of all ranks' values, on every rank.
   virtual double largest(double value) = 0;

@@ -17,7 +17,7 @@ class Mpi final : public Peer {
 
   std::string name() const override { return LOCKSTEP_PEER; }
   int rank() const override { return rank_; }
-  int world() const override { return world_; }
+  int world_size() const override { return world_; }
   void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
   double largest(double value) override {
     MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);

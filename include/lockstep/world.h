@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/element.h"
 #include "lockstep/error.h"
-#include "lockstep/operation.h"
 
 namespace at {
 class Tensor;

@@ -20,12 +20,12 @@ size_t find(const std::string& name, const std::vector<std::string>& names, cons
 }  // namespace
 
 size_t bytes_of(Type type) {
-  static constexpr std::array<size_t, 6> kBytes = {4, 8, 2, 2, 4, 8};
+  static constexpr std::array<size_t, 7> kBytes = {4, 8, 2, 2, 4, 8, 1};
   return kBytes[static_cast<size_t>(type)];
 }
 
 const std::vector<std::string>& type_names() {
-  static const std::vector<std::string> names = {"f32", "f64", "f16", "bf16", "i32", "i64"};
+  static const std::vector<std::string> names = {"f32", "f64", "f16", "bf16", "i32", "i64", "u8"};
   return names;
 }
 

@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/operation.h"
+#include "lockstep/element.h"
 
 namespace lockstep {
-
-enum class Type { f32, f64, f16, bf16, i32, i64 };
 
 size_t bytes_of(Type type);
 

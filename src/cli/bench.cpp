@@ -106,7 +106,7 @@ void print_head(const BenchFlags& flags, const Communicator& group) {
       "# {} of {}, {} workers over {}{}\n"
       "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>10}\n"
       "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>10}\n",
-      flags.operation, flags.type, group.world(), flags.transport,
+      flags.operation, flags.type, group.world_size(), flags.transport,
       flags.fresh ? ", buckets written anew each time" : "", "size", "count", "type", "redop",
       "algorithm", "time", "algbw", "busbw", "limit", "of the", "#wrong", "predicted", "(B)",
       "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "limit", "", "(us)");
@@ -141,7 +141,7 @@ void print_row(const BenchFlags& flags, const Task& task, const std::string& alg
 
 // What messages take between these workers; nothing where they do without messages.
 std::optional<sim::Network> measure_network(Communicator& group, const BenchFlags& flags) {
-  if (group.transport().shared_board() != nullptr || group.world() == 1) return std::nullopt;
+  if (group.transport().shared_board() != nullptr || group.world_size() == 1) return std::nullopt;
   const sim::Network network = sim::calibrate(group);
   if (flags.verbose && group.rank() == 0)
     fmt::print(stderr, "auto: measured {}\n", describe(network));
@@ -176,7 +176,7 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
                                            .silence_seconds = flags.silence,
                                            .facts = facts_of(flags)}));
   const auto network = measure_network(group, flags);
-  const auto chosen = network ? sim::cheapest_on(*network, group.world())
+  const auto chosen = network ? sim::cheapest_on(*network, group.world_size())
                               : [](int64_t) { return Algorithm::direct; };
   const bool speaks = group.rank() == 0;
   if (speaks && !flags.json) print_head(flags, group);
@@ -198,8 +198,8 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
       const std::string shown =
           name == "auto" && task.collective == Collective::all_reduce ? name_of(algorithm) : name;
       if (speaks)
-        print_row(flags, task, shown, bytes, group.world(), result,
-                  predict(network, task, algorithm, group.world(), bytes));
+        print_row(flags, task, shown, bytes, group.world_size(), result,
+                  predict(network, task, algorithm, group.world_size(), bytes));
       by_time.try_emplace(result.seconds, shown);
       wrong += result.wrong;
     }

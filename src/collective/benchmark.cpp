@@ -43,8 +43,8 @@ void touch(Buffer buffer) {
 int64_t wrong_everywhere(Communicator& group, const Benchmark& benchmark, Buffer buffer) {
   fill(buffer, group.rank(), benchmark.operation);
   call(group, benchmark.collective, buffer, benchmark.operation);
-  int64_t wrong =
-      count_wrong(benchmark.collective, buffer, group.rank(), group.world(), benchmark.operation);
+  int64_t wrong = count_wrong(benchmark.collective, buffer, group.rank(), group.world_size(),
+                              benchmark.operation);
   group.all_reduce({reinterpret_cast<std::byte*>(&wrong), 1, Type::i64});
   return wrong;
 }
@@ -70,7 +70,7 @@ void call(Communicator& group, Collective collective, Buffer buffer, Operation o
     case Collective::barrier:
       return group.barrier();
     case Collective::send_receive:
-      if (group.world() > 1 && group.rank() == 0) return group.send(buffer, 1);
+      if (group.world_size() > 1 && group.rank() == 0) return group.send(buffer, 1);
       if (group.rank() == 1) return group.receive(buffer, 0);
       return;
   }

@@ -97,6 +97,8 @@ auto with_type(Type type, const Visit& visit) {
       return visit(int32_t{});
     case Type::i64:
       return visit(int64_t{});
+    case Type::u8:
+      return visit(uint8_t{});
   }
   throw Error("no such type");
 }

@@ -55,10 +55,10 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
                            CommunicatorOptions options)
     : transport_(std::move(transport)),
       options_(with_choice(std::move(options), *transport_)),
-      one_each_(Shards::even(transport_->world(), transport_->world())),
+      one_each_(Shards::even(transport_->world_size(), transport_->world_size())),
       in_two_levels_(are_two_levels(transport_->hosts())),
-      letters_(static_cast<size_t>(transport_->world())) {
-  if (transport_->shared_board() != nullptr && world() > 1)
+      letters_(static_cast<size_t>(transport_->world_size())) {
+  if (transport_->shared_board() != nullptr && world_size() > 1)
     shared_direct_.emplace(*transport_->shared_board());
   if (options_.tell_stall && options_.stall_seconds > 0)
     transport_->watch_stalls(
@@ -177,9 +177,9 @@ void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& s
 }
 
 void Communicator::check_terms(std::span<const Buffer> terms, const Shards& shards) const {
-  if (shards.world() != world())
+  if (shards.world_size() != world_size())
     throw BadInput("all_reduce: {} shards are owned by {} ranks, the group has {}", shards.count(),
-                   shards.world(), world());
+                   shards.world_size(), world_size());
   if (terms.size() != shards.terms_of(rank()).size())
     throw BadInput("all_reduce: rank {} gave {} terms, its shards make {}", rank(), terms.size(),
                    shards.terms_of(rank()).size());
@@ -195,13 +195,13 @@ void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> te
   for (const Buffer& term : terms) term_places_.push_back(term.data);
   widths_.clear();
   if (&shards != &one_each_)
-    for (int other = 0; other < world(); ++other)
+    for (int other = 0; other < world_size(); ++other)
       for (const Term& term : shards.terms_of(other)) widths_.push_back(term.width());
   const int64_t divide_by = call.operation == Operation::mean ? call.shards : 1;
   shared_direct_->all_reduce(
       label_of(call), {term_places_, widths_, call.count, call.type, call.operation, divide_by},
       *transport_, Deadline::in(options_.timeout_seconds));
-  count(static_cast<int64_t>(terms[0].bytes()) * (world() - 1) / world());
+  count(static_cast<int64_t>(terms[0].bytes()) * (world_size() - 1) / world_size());
 }
 
 void Communicator::by_program(const Call& call, std::span<const Buffer> terms,
@@ -231,7 +231,7 @@ void Communicator::by_engine(const Call& call, std::span<const Buffer> terms) {
                      Deadline::in(options_.timeout_seconds));
   if (call.operation == Operation::mean)
     divider(call.type)(terms[0].data, terms[0].bytes(), call.shards);
-  count(2 * static_cast<int64_t>(terms[0].bytes()) * (world() - 1) / world());
+  count(2 * static_cast<int64_t>(terms[0].bytes()) * (world_size() - 1) / world_size());
 }
 
 Plan Communicator::plan_for(const Request& request) const {
@@ -271,13 +271,13 @@ std::vector<std::byte*> Communicator::lay_out(const Program& program,
 void Communicator::run(Call call, Buffer buffer, Cargo cargo) {
   call.type = buffer.type;
   call.count = buffer.count;
-  call.shards = world();
+  call.shards = world_size();
   lane_.run([&] {
     const bool between_two = call.collective == Collective::send_receive;
     const int other = call.root == rank() ? call.peer : call.root;
-    if (between_two && (other < 0 || other >= world() || other == rank()))
+    if (between_two && (other < 0 || other >= world_size() || other == rank()))
       throw BadInput("rank {} to rank {}: expected two ranks of a group of {}", call.root,
-                     call.peer, world());
+                     call.peer, world_size());
     call.number = between_two ? ++letters_[static_cast<size_t>(other)] : ++sequence_;
     guard(call, cargo, [&] { by_program(call, {&buffer, 1}, one_each_); });
   });

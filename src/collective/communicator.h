@@ -61,7 +61,7 @@ class Communicator {
   ~Communicator();
 
   int rank() const { return transport_->rank(); }
-  int world() const { return transport_->world(); }
+  int world_size() const { return transport_->world_size(); }
   transport::Transport& transport() { return *transport_; }
 
   /// Memory that this group's transport handles fastest: put buckets there.

@@ -31,7 +31,7 @@ Bytes slice_of(size_t bytes, int world, int rank) {
 void SharedDirect::all_reduce(const transport::Label& label, const Task& task,
                               transport::Transport& transport, Deadline deadline) {
   const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
-  const size_t terms = std::max(task.all_widths.size(), static_cast<size_t>(board_.world()));
+  const size_t terms = std::max(task.all_widths.size(), static_cast<size_t>(board_.world_size()));
   if (bytes * terms <= kMostThroughMailboxes) return through_mailboxes(label, task, deadline);
   Task shared = task;
   shared.terms = shared_terms(task, transport);
@@ -71,7 +71,7 @@ void SharedDirect::through_mailboxes(const transport::Label& label, const Task& 
   board_.enter_with_mailbox(label, static_cast<uint32_t>(task.terms.size()));
   board_.await_all_entered(deadline);
   terms_.clear();
-  for (int rank = 0; rank < board_.world(); ++rank)
+  for (int rank = 0; rank < board_.world_size(); ++rank)
     for (uint32_t i = 0; i < board_.notice(rank).terms; ++i)
       terms_.push_back(board_.mailbox(rank) + i * bytes);
   results_.assign(1, task.terms[0]);
@@ -84,10 +84,10 @@ void SharedDirect::in_place(const transport::Label& label, const Task& task, Dea
   board_.enter(label, offsets_);
   board_.await_all_entered(deadline);
   const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
-  const auto [begin, end] = slice_of(bytes, board_.world(), board_.rank());
+  const auto [begin, end] = slice_of(bytes, board_.world_size(), board_.rank());
   terms_.clear();
   results_.clear();
-  for (int rank = 0; rank < board_.world(); ++rank) {
+  for (int rank = 0; rank < board_.world_size(); ++rank) {
     for (uint32_t i = 0; i < board_.notice(rank).terms; ++i)
       terms_.push_back(board_.term(rank, i) + begin);
     results_.push_back(board_.term(rank, 0) + begin);

@@ -18,7 +18,7 @@ class Reunion : public transport::Rendezvous {
   explicit Reunion(Communicator& communicator) : communicator_(communicator) {}
 
   int rank() const override { return communicator_.rank(); }
-  int world() const override { return communicator_.world(); }
+  int world_size() const override { return communicator_.world_size(); }
   int job_rank() const override {
     return communicator_.transport().peers()[static_cast<size_t>(rank())].rank;
   }
@@ -38,7 +38,7 @@ Buffer buffer_of(std::vector<int64_t>& values) {
 }  // namespace
 
 std::vector<std::string> Communicator::gather_texts(const std::string& text) {
-  const auto ranks = static_cast<size_t>(world());
+  const auto ranks = static_cast<size_t>(world_size());
   std::vector<int64_t> lengths(ranks);
   lengths[static_cast<size_t>(rank())] = static_cast<int64_t>(text.size());
   all_gather(buffer_of(lengths));
@@ -59,7 +59,7 @@ std::vector<std::string> Communicator::gather_texts(const std::string& text) {
 std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   std::vector<std::pair<int, int>> members;  // key, rank
   const std::vector<std::string> wishes = gather_texts(fmt::format("{} {}", color, key));
-  for (int other = 0; other < world(); ++other) {
+  for (int other = 0; other < world_size(); ++other) {
     const std::string& wish = wishes[static_cast<size_t>(other)];
     const size_t space = wish.find(' ');
     if (std::stoi(wish) == color) members.emplace_back(std::stoi(wish.substr(space)), other);

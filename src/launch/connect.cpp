@@ -33,11 +33,11 @@ std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options) 
                                      .seconds = options.meeting_seconds,
                                      .stop = options.stop});
   auto all = transport::mpi_rendezvous({.connect_seconds = options.meeting_seconds});
-  if (all->world() != job.world || all->rank() != job.rank)
+  if (all->world_size() != job.world || all->rank() != job.rank)
     throw BadInput(
         "transport {}: MPI says that this is rank {} of {}, the environment says rank {} of {}; "
         "start all workers by one mpirun -n {}",
-        options.transport, all->rank(), all->world(), job.rank, job.world, job.world);
+        options.transport, all->rank(), all->world_size(), job.rank, job.world, job.world);
   return all;
 }
 

@@ -27,11 +27,11 @@ std::unique_ptr<Communicator> join_group(const Job& job, const GroupOptions& opt
   if (options.algorithm != "auto") {
     group->choose(
         [chosen = collective::parse_algorithm(options.algorithm)](int64_t) { return chosen; });
-  } else if (group->world() > 1 && group->transport().shared_board() == nullptr) {
+  } else if (group->world_size() > 1 && group->transport().shared_board() == nullptr) {
     const sim::Network network = sim::calibrate(*group);
     if (options.tell_more && group->rank() == 0)
       options.tell_more("auto: measured " + describe(network));
-    group->choose(sim::cheapest_on(network, group->world()));
+    group->choose(sim::cheapest_on(network, group->world_size()));
   }
   return group;
 }

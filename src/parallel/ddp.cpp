@@ -137,7 +137,8 @@ void GradientSync::State::make_reducer(const std::vector<size_t>& ready) {
   auto layout = parallel::lay_out(parallel::gradient_sizes(parameters_), ready,
                                   {options_.first_bucket_bytes, options_.bucket_bytes});
   auto made = std::make_unique<parallel::Reducer>(
-      parameters_, std::move(layout), Shards::even(group_.world(), group_.world()), group_);
+      parameters_, std::move(layout), Shards::even(group_.world_size(), group_.world_size()),
+      group_);
   if (options_.hook) made->use_hook(options_.hook, *hook_world_);
   torch::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -255,7 +256,7 @@ void GradientSync::State::learn_order() {
 // The first rank that has not joined; the world's size if all have.
 int GradientSync::State::first_active(Active active) {
   return static_cast<int>(
-      reduced(active == Active::yes ? group_.rank() : group_.world(), Operation::min));
+      reduced(active == Active::yes ? group_.rank() : group_.world_size(), Operation::min));
 }
 
 int64_t GradientSync::State::reduced(int64_t value, Operation operation) {
@@ -264,7 +265,7 @@ int64_t GradientSync::State::reduced(int64_t value, Operation operation) {
 }
 
 void GradientSync::State::sync_buffers(int root) {
-  if (options_.buffers == Buffers::broadcast && group_.world() > 1) buffers_.broadcast(root);
+  if (options_.buffers == Buffers::broadcast && group_.world_size() > 1) buffers_.broadcast(root);
 }
 
 double GradientSync::State::clip_gradient_norm(double largest) {
@@ -290,7 +291,7 @@ void GradientSync::State::join(const std::function<void()>& loop) {
     joining_ = true;
     passes_ = 0;
     loop();
-    for (int first = first_active(Active::no); first < group_.world();
+    for (int first = first_active(Active::no); first < group_.world_size();
          first = first_active(Active::no))
       stand_in(first);
     joining_ = false;
@@ -310,8 +311,8 @@ void GradientSync::State::stand_in(int first_active) {
 
 void GradientSync::State::take_final_model() {
   const int64_t most = reduced(passes_, Operation::max);
-  const auto root =
-      static_cast<int>(reduced(passes_ == most ? group_.rank() : group_.world(), Operation::min));
+  const auto root = static_cast<int>(
+      reduced(passes_ == most ? group_.rank() : group_.world_size(), Operation::min));
   parallel::broadcast_parameters(model_, group_, root);
   buffers_.broadcast(root);
 }

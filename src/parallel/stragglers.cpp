@@ -6,7 +6,7 @@
 namespace lockstep::parallel {
 
 StragglerReport Stragglers::report(collective::Communicator& group) {
-  const auto world = static_cast<size_t>(group.world());
+  const auto world = static_cast<size_t>(group.world_size());
   const size_t steps = waits_.size();
   StragglerReport report{.steps = static_cast<int64_t>(steps), .ranks = {}};
   report.ranks.resize(world);

@@ -10,13 +10,14 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr std::array<std::pair<at::ScalarType, Type>, 6> kTypes = {{
+constexpr std::array<std::pair<at::ScalarType, Type>, 7> kTypes = {{
     {at::kFloat, Type::f32},
     {at::kDouble, Type::f64},
     {at::kHalf, Type::f16},
     {at::kBFloat16, Type::bf16},
     {at::kInt, Type::i32},
     {at::kLong, Type::i64},
+    {at::kByte, Type::u8},
 }};
 
 }  // namespace
@@ -24,7 +25,7 @@ constexpr std::array<std::pair<at::ScalarType, Type>, 6> kTypes = {{
 Type element_type(at::ScalarType type, const std::string& what) {
   for (const auto& [theirs, ours] : kTypes)
     if (theirs == type) return ours;
-  throw BadInput("{} is of {}: expected float, double, half, bfloat16, int or long", what,
+  throw BadInput("{} is of {}: expected float, double, half, bfloat16, int, long or byte", what,
                  c10::toString(type));
 }
 

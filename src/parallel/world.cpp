@@ -76,7 +76,7 @@ int World::rank() const {
 }
 
 int World::size() const {
-  return state_->group->world();
+  return state_->group->world_size();
 }
 
 int World::local_rank() const {

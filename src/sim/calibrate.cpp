@@ -48,7 +48,8 @@ double shared_processors(Communicator& group) {
   const bool one_machine = std::all_of(kernels.begin(), kernels.end(),
                                        [&](const std::string& each) { return each == kernels[0]; });
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  return one_machine && processors < group.world() ? static_cast<double>(processors) : kUnlimited;
+  return one_machine && processors < group.world_size() ? static_cast<double>(processors)
+                                                        : kUnlimited;
 }
 
 // Seconds in which every rank sends a message to the next: the best of a few, after rests in which
@@ -56,7 +57,7 @@ double shared_processors(Communicator& group) {
 double measure_long(Communicator& group, const transport::Memory& memory, size_t bytes) {
   constexpr int kTries = 8;
   constexpr std::chrono::milliseconds kRest(3);
-  const int world = group.world();
+  const int world = group.world_size();
   const transport::Outgoing out{(group.rank() + 1) % world, memory.data.get(), bytes};
   const transport::Incoming in{(group.rank() + world - 1) % world,
                                memory.data.get() + memory.bytes / 2, bytes};
@@ -168,7 +169,7 @@ void set_speed(Network& network, double middle, double most) {
 
 Network calibrate(Communicator& group) {
   Network network;
-  if (group.world() < 2) return network;
+  if (group.world_size() < 2) return network;
   const transport::Memory memory = group.allocate(2 * kLongest);
   const double middle = measure_long(group, memory, kLong);
   const double most = measure_long(group, memory, kLongest);
@@ -178,8 +179,8 @@ Network calibrate(Communicator& group) {
   network.processors = shared_processors(group);
 
   std::vector<Sample> samples;
-  for (const Algorithm algorithm : sampled_algorithms(group.world())) {
-    const Plan plan = collective::all_reduce(algorithm, group.world(), kShortElements);
+  for (const Algorithm algorithm : sampled_algorithms(group.world_size())) {
+    const Plan plan = collective::all_reduce(algorithm, group.world_size(), kShortElements);
     samples.push_back({plan, measure_short(group, memory, plan)});
   }
   network.latency = 10e-6;

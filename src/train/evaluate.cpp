@@ -26,7 +26,7 @@ Totals evaluate(model::Model& model, const data::Dataset& dataset,
   };
   // Everyone's results in the order of batches: sums then do not depend on who computed which.
   std::vector<Result> results(static_cast<size_t>(loader.batches_per_epoch()), Result{0, 0, 0});
-  const Range mine = slice(loader.batches_per_epoch(), group.world(), group.rank());
+  const Range mine = slice(loader.batches_per_epoch(), group.world_size(), group.rank());
   if (!mine.empty()) loader.seek(0, mine.begin);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     group.check();

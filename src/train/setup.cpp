@@ -67,7 +67,7 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const TrainingData> l
     : recipe(checked(std::move(asked))),
       world(std::move(everyone)),
       group(world.communicator()),
-      shards(shards_for(recipe, group.world())),
+      shards(shards_for(recipe, group.world_size())),
       data(std::move(loaded)),
       splits(data->splits),
       normalization(data->normalization),

@@ -43,7 +43,7 @@ void Story::start(int64_t parameters) {
                 {"parameters", parameters},
                 {"seed", recipe_.train.seed},
                 {"threads", recipe_.train.threads},
-                {"workers", setup_.group.world()},
+                {"workers", setup_.group.world_size()},
                 {"shards", setup_.shards.count()},
                 {"transport", setup_.group.transport().name()},
                 {"out", out()},
@@ -64,7 +64,7 @@ void Story::tell_circumstances() {
     warn(
         fmt::format("the learning rate is that of one worker times {}: with another number of "
                     "workers this run ends elsewhere",
-                    setup_.group.world()));
+                    setup_.group.world_size()));
   for (const std::string& warning : circumstances_.warnings) warn(warning);
   for (const std::string& key : without_effect(recipe_)) warn("without effect: " + key);
   if (const auto cores = std::thread::hardware_concurrency(); recipe_.train.threads > cores)
@@ -80,13 +80,13 @@ void Story::resume(int64_t step, const std::string& checkpoint, int64_t workers_
   events_.write({{"event", "resume"},
                  {"step", step},
                  {"checkpoint", checkpoint},
-                 {"workers", setup_.group.world()},
+                 {"workers", setup_.group.world_size()},
                  {"workers_before", workers_before}});
 }
 
 void Story::go_on(int64_t step) {
   if (!circumstances_.goes_on) return;
-  Json event = {{"event", "workers"}, {"step", step}, {"workers", setup_.group.world()}};
+  Json event = {{"event", "workers"}, {"step", step}, {"workers", setup_.group.world_size()}};
   event.update(circumstances_.workers);
   events_.write(event);
 }
@@ -153,7 +153,7 @@ Json Story::bytes_sent() const {
 
 Json Story::bytes_sent_by_all() const {
   Json sum = bytes_sent();
-  if (setup_.group.world() == 1) return sum;
+  if (setup_.group.world_size() == 1) return sum;
   const std::vector<std::string> texts = setup_.group.gather_texts(sum.dump());
   for (auto& [kind, bytes] : sum.items()) {
     bytes = 0;
@@ -224,7 +224,7 @@ Json Story::end(const Position& position, const Totals& test, const StragglerRep
                 {"seconds", spent.total},
                 {"evaluation_seconds", spent.evaluation},
                 {"checkpoint_seconds", spent.checkpoint},
-                {"workers", setup_.group.world()},
+                {"workers", setup_.group.world_size()},
                 {"shards", setup_.shards.count()},
                 {"bytes_sent", bytes},
                 {"bytes_by_kind", bytes_by_kind},

@@ -86,7 +86,7 @@ Run::Run(Setup& setup, const RunFolder* folder, observe::EventLog& events,
       folder_(folder),
       story_(setup, folder, events, circumstances),
       step_(recipe_, setup.model, setup.splits.train.shape,
-            optim::Schedule(recipe_.schedule, highest_rate(recipe_, setup.group.world()),
+            optim::Schedule(recipe_.schedule, highest_rate(recipe_, setup.group.world_size()),
                             setup.total_steps, setup.steps_per_epoch),
             {setup.shards, setup.group}) {
   if (folder != nullptr) {
@@ -206,7 +206,7 @@ void Run::load_checkpoint() {
 
 // On how many workers the run was when it was stopped: nothing else remembers.
 int64_t Run::workers_before() const {
-  int64_t workers = setup_.group.world();
+  int64_t workers = setup_.group.world_size();
   for (const Json& event : observe::read_events(folder_->events()))
     if (event.value("event", "") == "start") workers = event.value("workers", workers);
   return workers;
@@ -214,7 +214,7 @@ int64_t Run::workers_before() const {
 
 // Checkpoints and files of weights need not be there on other hosts.
 void Run::take_state_of(int donor) {
-  if (setup_.group.world() == 1) return;
+  if (setup_.group.world_size() == 1) return;
   const auto texts = setup_.group.gather_texts(to_text(position_));
   position_ = position_from_text(texts[static_cast<size_t>(donor)]);
   const auto share = [&](std::span<float> values) {

@@ -12,7 +12,7 @@ class Alone : public Transport {
  public:
   const char* name() const override { return "alone"; }
   int rank() const override { return 0; }
-  int world() const override { return 1; }
+  int world_size() const override { return 1; }
   const std::vector<Peer>& peers() const override { return peers_; }
   Memory allocate(size_t bytes) override { return own_memory(bytes); }
   void watch_stalls(const StallWatch& /*watch*/) override {}

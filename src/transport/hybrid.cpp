@@ -26,7 +26,7 @@ class Hybrid : public Transport {
 
   const char* name() const override { return "hybrid"; }
   int rank() const override { return between_->rank(); }
-  int world() const override { return between_->world(); }
+  int world_size() const override { return between_->world_size(); }
   const std::vector<Peer>& peers() const override { return between_->peers(); }
   const std::vector<int>& hosts() const override { return hosts_; }
   Memory allocate(size_t bytes) override { return inside_->allocate(bytes); }
@@ -109,7 +109,7 @@ std::unique_ptr<Transport> connect_hybrid(Rendezvous& rendezvous,
        rendezvous.gather(options.host.empty() ? host_identity() : options.host))
     hosts.push_back(numbers.try_emplace(identity, static_cast<int>(numbers.size())).first->second);
   std::vector<int> here;
-  for (int other = 0; other < rendezvous.world(); ++other)
+  for (int other = 0; other < rendezvous.world_size(); ++other)
     if (hosts[static_cast<size_t>(other)] == hosts[static_cast<size_t>(rendezvous.rank())])
       here.push_back(other);
   GroupRendezvous neighbours(rendezvous, here);

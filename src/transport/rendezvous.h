@@ -12,7 +12,7 @@ class Rendezvous {
   virtual ~Rendezvous() = default;
 
   virtual int rank() const = 0;
-  virtual int world() const = 0;
+  virtual int world_size() const = 0;
 
   /// This rank's number in the whole job, for messages.
   virtual int job_rank() const { return rank(); }
@@ -33,7 +33,7 @@ class GroupRendezvous : public Rendezvous {
   GroupRendezvous(Rendezvous& parent, std::vector<int> members);
 
   int rank() const override { return rank_; }
-  int world() const override { return static_cast<int>(members_.size()); }
+  int world_size() const override { return static_cast<int>(members_.size()); }
   int job_rank() const override { return parent_.job_rank(); }
   std::string address() const override { return parent_.address(); }
   std::vector<std::string> gather(const std::string& text) override;

@@ -92,7 +92,7 @@ class Transport {
 
   virtual const char* name() const = 0;
   virtual int rank() const = 0;
-  virtual int world() const = 0;
+  virtual int world_size() const = 0;
   /// By rank in this group. Errors name ranks by their number in the job.
   virtual const std::vector<Peer>& peers() const = 0;
 

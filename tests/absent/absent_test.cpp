@@ -11,7 +11,7 @@ namespace {
 class Alone final : public Rendezvous {
  public:
   int rank() const override { return 0; }
-  int world() const override { return 1; }
+  int world_size() const override { return 1; }
   std::vector<std::string> gather(const std::string& text) override { return {text}; }
 };
 

@@ -36,7 +36,7 @@ class AllReduce : public ::testing::TestWithParam<std::string> {
 
   // Runs a plan, expects all that is expected of any, and says whether it added in canonical order.
   bool run(const Shards& shards, int64_t count) const {
-    const int world = shards.world();
+    const int world = shards.world_size();
     SCOPED_TRACE(::testing::Message()
                  << shards.count() << " shards on " << world << " ranks, " << count << " elements");
     Expressions expressions(shards.count());

@@ -193,7 +193,7 @@ TEST_P(Communicators, SplitIntoGroupsThatWorkSideBySide) {
     const int color = group.rank() % 2;
     // The other way round: the last rank comes first.
     const auto part = group.split(color, -group.rank());
-    EXPECT_EQ(part->world(), color == 0 ? 3 : 2);
+    EXPECT_EQ(part->world_size(), color == 0 ? 3 : 2);
     EXPECT_STREQ(part->transport().name(), group.transport().name());
     if (group.rank() == 4) {
       EXPECT_EQ(part->rank(), 0);
@@ -210,7 +210,7 @@ TEST_P(Communicators, SplitIntoGroupsThatWorkSideBySide) {
 TEST_P(Communicators, SplitIntoRanksAlone) {
   in_group(4, [](Communicator& group) {
     const auto alone = group.split(group.rank(), 0);
-    EXPECT_EQ(alone->world(), 1);
+    EXPECT_EQ(alone->world_size(), 1);
     Floats values(100, 2.0F);
     alone->all_reduce(buffer_of(values), Operation::mean);
     EXPECT_EQ(values, Floats(100, 2.0F));

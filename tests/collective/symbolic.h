@@ -216,7 +216,7 @@ class Symbolic {
 inline void expect_complete(const Symbolic& outcome, const Shards& shards,
                             const Expressions& expressions) {
   const auto& bucket = outcome.bucket(0);
-  for (int rank = 1; rank < shards.world(); ++rank) ASSERT_EQ(outcome.bucket(rank), bucket);
+  for (int rank = 1; rank < shards.world_size(); ++rank) ASSERT_EQ(outcome.bucket(rank), bucket);
   if (shards.count() == 1) return;
   for (const int64_t result : std::set(bucket.begin(), bucket.end())) {
     const auto sum = expressions.before_finish(result);

@@ -22,7 +22,7 @@ TEST(Connect, ConnectsTheWorkersOfAJobByAnyTransportThatNeedsNoLauncher) {
           {.rank = rank, .world = 3, .master_port = port, .key = "a key"}, {.transport = name});
       EXPECT_EQ(transport->name(), name == "hybrid" ? "shm" : name);
       EXPECT_EQ(transport->rank(), rank);
-      EXPECT_EQ(transport->world(), 3);
+      EXPECT_EQ(transport->world_size(), 3);
       std::byte sent{1};
       std::byte received{};
       const transport::Outgoing out{(rank + 1) % 3, &sent, 1};

@@ -105,7 +105,7 @@ TEST_F(MpiCommunicator, SplitsIntoGroupsThatWorkSideBySide) {
   for (const std::string& carrier : carriers()) {
     Communicator group = group_over(carrier, Algorithm::tree);
     const auto part = group.split(group.rank() == 1 ? 1 : 0, -group.rank());
-    EXPECT_EQ(part->world(), group.rank() == 1 ? 1 : 2);
+    EXPECT_EQ(part->world_size(), group.rank() == 1 ? 1 : 2);
     EXPECT_EQ(part->rank(), group.rank() == 0 ? 1 : 0);
     Floats values(100, static_cast<float>(group.rank() + 1));
     part->all_reduce(buffer_of(values));

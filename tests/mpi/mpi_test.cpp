@@ -56,7 +56,7 @@ TEST_F(Mpi, GathersTextsOfAllSizes) {
 TEST_F(Mpi, KnowsItsPeers) {
   EXPECT_STREQ(transport_->name(), "mpi");
   EXPECT_TRUE(mpi_is_built());
-  ASSERT_EQ(transport_->world(), 3);
+  ASSERT_EQ(transport_->world_size(), 3);
   EXPECT_EQ(transport_->peers()[rank_].pid, getpid());
   for (int peer = 0; peer < 3; ++peer) EXPECT_EQ(transport_->peers()[peer].rank, peer);
 }
@@ -114,7 +114,7 @@ TEST_F(Mpi, KeepsSeveralMessagesBetweenTwoRanksInOrder) {
 
 TEST_F(Mpi, ConnectsSomeOfTheRanksInAnotherOrder) {
   const auto part = among(rank_ == 1 ? std::vector{1} : std::vector{2, 0});
-  EXPECT_EQ(part->world(), rank_ == 1 ? 1 : 2);
+  EXPECT_EQ(part->world_size(), rank_ == 1 ? 1 : 2);
   EXPECT_EQ(part->rank(), rank_ == 0 ? 1 : 0);
   EXPECT_EQ(part->peers()[part->rank()].rank, rank_);
   if (rank_ == 1) return;

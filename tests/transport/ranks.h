@@ -40,7 +40,7 @@ class Room {
     return all;
   }
 
-  int world() const { return world_; }
+  int world_size() const { return world_; }
 
  private:
   const int world_;
@@ -57,7 +57,7 @@ class RoomRendezvous : public Rendezvous {
   RoomRendezvous(Room& room, int rank) : room_(room), rank_(rank) {}
 
   int rank() const override { return rank_; }
-  int world() const override { return room_.world(); }
+  int world_size() const override { return room_.world_size(); }
   std::vector<std::string> gather(const std::string& text) override {
     return room_.gather(rank_, text);
   }

@@ -50,7 +50,7 @@ class Besieged : public Rendezvous {
       : inner_(inner), count_(count), habit_(habit) {}
 
   int rank() const override { return inner_.rank(); }
-  int world() const override { return inner_.world(); }
+  int world_size() const override { return inner_.world_size(); }
   std::string address() const override { return inner_.address(); }
   std::vector<std::string> gather(const std::string& text) override {
     std::vector<std::string> texts = inner_.gather(text);

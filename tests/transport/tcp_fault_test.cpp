@@ -10,12 +10,12 @@ namespace {
 
 // A message from everyone to everyone.
 void meet_all(Transport& tcp, double seconds) {
-  const auto world = static_cast<size_t>(tcp.world());
+  const auto world = static_cast<size_t>(tcp.world_size());
   std::vector<std::byte> sent(world);
   std::vector<std::byte> received(world);
   std::vector<Outgoing> outgoing;
   std::vector<Incoming> incoming;
-  for (int peer = 0; peer < tcp.world(); ++peer) {
+  for (int peer = 0; peer < tcp.world_size(); ++peer) {
     if (peer == tcp.rank()) continue;
     outgoing.push_back({peer, &sent[static_cast<size_t>(peer)], 1});
     incoming.push_back({peer, &received[static_cast<size_t>(peer)], 1});

@@ -23,7 +23,7 @@ TEST(TcpRendezvous, GathersEveryonesTextInWorldsOfOneToFive) {
     expect_nothing(play(world, [&](int rank) {
       const auto meeting = meet_over_tcp(meeting_of(rank, world, port));
       EXPECT_EQ(meeting->rank(), rank);
-      EXPECT_EQ(meeting->world(), world);
+      EXPECT_EQ(meeting->world_size(), world);
       for (int round = 0; round < 3; ++round) {
         const auto text = [&](int of) {
           return std::string(static_cast<size_t>(of * 100000), 'x') + std::to_string(of + round);

@@ -36,7 +36,7 @@ void add_floats(std::byte* into, const std::byte* from, size_t bytes) {
 
 // Every rank sends every other one message of each size, all in one exchange.
 void all_to_all(Transport& tcp) {
-  const int world = tcp.world();
+  const int world = tcp.world_size();
   std::vector<std::vector<std::byte>> sent;
   std::vector<std::vector<std::byte>> expected;
   std::vector<std::vector<std::byte>> received;

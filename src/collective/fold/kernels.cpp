@@ -211,6 +211,8 @@ Kernels of_type(Type type, Operation operation) {
       return of_element<Compiled, Plain<int32_t>>(operation);
     case Type::i64:
       return of_element<Compiled, Plain<int64_t>>(operation);
+    case Type::u8:
+      return of_element<Compiled, Plain<uint8_t>>(operation);
   }
   __builtin_unreachable();
 }

@@ -47,7 +47,7 @@ bool is_canonical(Algorithm algorithm) {
 
 Plan all_reduce(Algorithm algorithm, const Shards& shards, int64_t count) {
   if (count < 0) throw BadInput("all_reduce of {} elements: expected at least 0", count);
-  if (shards.world() == 1) return finish_alone(shards, count);
+  if (shards.world_size() == 1) return finish_alone(shards, count);
   const auto start = std::make_shared<const Start>(shards, count);
   switch (algorithm) {
     case Algorithm::one_to_all:

@@ -32,7 +32,7 @@ Plan butterfly(const std::shared_ptr<const Start>& start) {
     if (level == levels - 1) result.finish(start->whole());
     return result;
   };
-  return {start->world(), start->count(), levels, start->slots(), round};
+  return {start->world_size(), start->count(), levels, start->slots(), round};
 }
 
 }  // namespace lockstep::collective

@@ -50,8 +50,8 @@ Round exchange_slices(const Shards& shards, Group group, int rank, int64_t count
 }
 
 Plan reduce_scatter(const Shards& shards, int64_t count) {
-  if (shards.world() == 1) return finish_alone(shards, count);
-  const int world = shards.world();
+  if (shards.world_size() == 1) return finish_alone(shards, count);
+  const int world = shards.world_size();
   const Group all{0, world};
   const auto owned = std::make_shared<const Shards>(shards);
   const auto round = [=](int rank, int) {
@@ -65,7 +65,7 @@ Plan reduce_scatter(const Shards& shards, int64_t count) {
 }
 
 Plan direct(const Shards& shards, int64_t count) {
-  return sequence(reduce_scatter(shards, count), hand_out(shards.world(), count));
+  return sequence(reduce_scatter(shards, count), hand_out(shards.world_size(), count));
 }
 
 }  // namespace lockstep::collective

@@ -80,7 +80,7 @@ Share share_after(const std::vector<Share>& shares, int rank, const Node& node) 
 }
 
 Shares all_shares(const Start& start) {
-  const int world = start.world();
+  const int world = start.world_size();
   Shares shares = {std::vector<Share>(static_cast<size_t>(world), Share{start.whole()})};
   for (int level = 0; level < start.tree().depth(); ++level) {
     std::vector<Share> next = shares.back();
@@ -116,7 +116,7 @@ Plan scatter_shares(const std::shared_ptr<const Start>& start,
       for (const Range& range : shares->back()[rank]) result.finish(range);
     return result;
   };
-  return {start->world(), start->count(), levels, start->slots(), round};
+  return {start->world_size(), start->count(), levels, start->slots(), round};
 }
 
 // What was sent comes back, what was received goes back.
@@ -137,7 +137,7 @@ Plan backwards(const Plan& scatter) {
 Plan halving_doubling(const std::shared_ptr<const Start>& start) {
   const auto shares = std::make_shared<const Shares>(all_shares(*start));
   const Plan scatter = scatter_shares(start, shares);
-  const bool perfect = start->world() == 1 << start->tree().depth();
+  const bool perfect = start->world_size() == 1 << start->tree().depth();
   if (perfect) return sequence(scatter, backwards(scatter));
   return sequence(scatter, all_gather(shares->back(), start->count()));
 }

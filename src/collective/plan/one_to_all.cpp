@@ -38,14 +38,14 @@ Round collect(const Start& start, int peer) {
     const int top = arrival.height - i;
     round.fold(slot_at(top - 1), slot_at(top), start.whole());
   }
-  if (peer == start.world() - 1) round.finish(start.whole());
+  if (peer == start.world_size() - 1) round.finish(start.whole());
   return round;
 }
 
 }  // namespace
 
 Plan one_to_all(const std::shared_ptr<const Start>& start) {
-  const int others = start->world() - 1;
+  const int others = start->world_size() - 1;
   const auto round = [=](int rank, int index) {
     const bool collecting = index < others;
     const int peer = 1 + index % others;
@@ -62,7 +62,7 @@ Plan one_to_all(const std::shared_ptr<const Start>& start) {
   int highest = 0;
   for (int rank = 1; rank <= others; ++rank)
     highest = std::max(highest, arrival_of(start->tree(), rank).height);
-  return {start->world(), start->count(), 2 * others, start->scratch(0) + highest, round};
+  return {start->world_size(), start->count(), 2 * others, start->scratch(0) + highest, round};
 }
 
 }  // namespace lockstep::collective

@@ -19,7 +19,7 @@ namespace lockstep::collective {
 class RankTree::Cut {
  public:
   explicit Cut(const Shards& shards) : bounds_(shards.bounds()) {
-    for (int rank = 0; rank < shards.world(); ++rank)
+    for (int rank = 0; rank < shards.world_size(); ++rank)
       for (const Term& term : shards.terms_of(rank)) terms_.push_back(term.begin);
   }
 
@@ -78,7 +78,7 @@ class RankTree::Cut {
 
 RankTree::RankTree(const Shards& shards) : bounds_(shards.bounds()) {
   Cut cut(shards);
-  grow(cut, {0, shards.count()}, 0, shards.world());
+  grow(cut, {0, shards.count()}, 0, shards.world_size());
 }
 
 size_t RankTree::grow(Cut& cut, Term shards, int begin, int end) {

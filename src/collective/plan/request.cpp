@@ -19,12 +19,12 @@ Plan broadcast_as_asked(const Request& request) {
     case Algorithm::one_to_all:
     case Algorithm::tree:
     case Algorithm::butterfly:
-      return broadcast(request.shards.world(), request.count, request.root);
+      return broadcast(request.shards.world_size(), request.count, request.root);
     case Algorithm::ring:
     case Algorithm::halving_doubling:
     case Algorithm::direct:
     case Algorithm::engine:
-      return broadcast_slices(request.shards.world(), request.count, request.root);
+      return broadcast_slices(request.shards.world_size(), request.count, request.root);
   }
   throw Error("no such algorithm");
 }
@@ -48,7 +48,7 @@ Collective parse_collective(const std::string& name) {
 }
 
 Plan plan_of(const Request& request) {
-  const int world = request.shards.world();
+  const int world = request.shards.world_size();
   const int64_t count = request.count;
   if (count < 0)
     throw BadInput("{} of {} elements: expected at least 0",

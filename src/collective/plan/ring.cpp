@@ -26,7 +26,7 @@ Plan fold_own(const std::vector<int>& terms, int64_t count, int most) {
 }  // namespace
 
 Plan ring(const Shards& shards, int64_t count) {
-  const int world = shards.world();
+  const int world = shards.world_size();
   std::vector<int> terms;
   for (int rank = 0; rank < world; ++rank)
     terms.push_back(static_cast<int>(shards.terms_of(rank).size()));

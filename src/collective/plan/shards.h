@@ -30,7 +30,7 @@ class Shards {
   /// Rank r owns shards bounds[r] .. bounds[r+1]-1. Throws BadInput unless bounds grow from 0.
   explicit Shards(std::vector<int64_t> bounds);
 
-  int world() const { return static_cast<int>(bounds_.size()) - 1; }
+  int world_size() const { return static_cast<int>(bounds_.size()) - 1; }
   /// Of all ranks together: what a mean divides by.
   int64_t count() const { return bounds_.back(); }
   const std::vector<int64_t>& bounds() const { return bounds_; }

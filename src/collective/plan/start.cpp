@@ -7,7 +7,7 @@ namespace lockstep::collective {
 Start::Start(const Shards& shards, int64_t count)
     : count_(count),
       tree_(shards),
-      ranks_(static_cast<size_t>(shards.world())),
+      ranks_(static_cast<size_t>(shards.world_size())),
       moves_(tree_.bounds() != shards.bounds()) {
   const auto placed = move_terms(shards);
   for (size_t rank = 0; rank < ranks_.size(); ++rank)
@@ -19,12 +19,12 @@ std::vector<std::vector<Placed>> Start::move_terms(const Shards& shards) {
   std::vector<std::vector<Placed>> placed(ranks_.size());
   std::vector<Slot> next;
   next.reserve(ranks_.size());
-  for (int rank = 0; rank < world(); ++rank) {
+  for (int rank = 0; rank < world_size(); ++rank) {
     next.push_back(static_cast<Slot>(shards.terms_of(rank).size()));
     ranks_[static_cast<size_t>(rank)].scratch = next.back();
     slots_ = std::max(slots_, next.back() + 1);
   }
-  for (int owner = 0; owner < world(); ++owner) {
+  for (int owner = 0; owner < world_size(); ++owner) {
     Slot slot = 0;
     for (const Term& term : shards.terms_of(owner)) {
       const int rank = tree_.responsible_for(term.begin);
@@ -43,7 +43,7 @@ std::vector<std::vector<Placed>> Start::move_terms(const Shards& shards) {
 }
 
 Plan Start::plan(const std::shared_ptr<const Start>& start) {
-  return {start->world(), start->count_, start->moves_ ? 1 : 0, start->slots_,
+  return {start->world_size(), start->count_, start->moves_ ? 1 : 0, start->slots_,
           [start](int rank, int) { return start->ranks_[static_cast<size_t>(rank)].round; }};
 }
 

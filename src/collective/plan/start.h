@@ -19,7 +19,7 @@ class Start {
  public:
   Start(const Shards& shards, int64_t count);
 
-  int world() const { return static_cast<int>(ranks_.size()); }
+  int world_size() const { return static_cast<int>(ranks_.size()); }
   int64_t count() const { return count_; }
   Range whole() const { return {0, count_}; }
   const RankTree& tree() const { return tree_; }

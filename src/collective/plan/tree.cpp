@@ -42,7 +42,7 @@ Plan up(const std::shared_ptr<const Start>& start, int root) {
     if (level == levels - 1) result.finish(start->whole());
     return result;
   };
-  return {start->world(), start->count(), levels, start->slots(), round};
+  return {start->world_size(), start->count(), levels, start->slots(), round};
 }
 
 Plan down(const std::shared_ptr<const Start>& start, int root) {
@@ -56,7 +56,7 @@ Plan down(const std::shared_ptr<const Start>& start, int root) {
     if (rank == below) result.receive(above, kBucket, start->whole());
     return result;
   };
-  return {start->world(), start->count(), levels, 1, round};
+  return {start->world_size(), start->count(), levels, 1, round};
 }
 
 }  // namespace
@@ -66,8 +66,8 @@ Plan tree(const std::shared_ptr<const Start>& start) {
 }
 
 Plan reduce(const Shards& shards, int64_t count, int root) {
-  check_root(root, shards.world());
-  if (shards.world() == 1) return finish_alone(shards, count);
+  check_root(root, shards.world_size());
+  if (shards.world_size() == 1) return finish_alone(shards, count);
   const auto start = std::make_shared<const Start>(shards, count);
   return sequence(Start::plan(start), up(start, root));
 }

@@ -59,9 +59,9 @@ std::vector<Group> groups_of(const std::vector<int>& host_of_rank) {
 }
 
 Hosts hosts_of(const std::vector<int>& host_of_rank, const Shards& shards, int64_t count) {
-  if (static_cast<int>(host_of_rank.size()) != shards.world())
+  if (static_cast<int>(host_of_rank.size()) != shards.world_size())
     throw BadInput("hosts of {} ranks, shards of {}: expected as many", host_of_rank.size(),
-                   shards.world());
+                   shards.world_size());
   std::vector<Group> groups = groups_of(host_of_rank);
   std::vector<size_t> host_of;
   std::vector<int64_t> bounds = {0};
@@ -158,7 +158,7 @@ Plan among_leaders(const std::shared_ptr<const Hosts>& hosts, Algorithm algorith
 Plan two_level(const std::vector<int>& host_of_rank, Algorithm between_leaders,
                const Shards& shards, int64_t count) {
   const auto hosts = std::make_shared<const Hosts>(hosts_of(host_of_rank, shards, count));
-  const int world = shards.world();
+  const int world = shards.world_size();
   // One host needs no leader, and a leader with nobody to lead no rounds for that.
   if (hosts->groups.size() == 1) return all_reduce(Algorithm::direct, shards, count);
   if (static_cast<int>(hosts->groups.size()) == world)

@@ -34,6 +34,8 @@ MPI_Datatype datatype(Type type) {
       return MPI_INT32_T;
     case Type::i64:
       return MPI_INT64_T;
+    case Type::u8:
+      return MPI_UINT8_T;
     case Type::f16:
     case Type::bf16:
       break;
@@ -93,7 +95,7 @@ class Mpi final : public Transport {
 
   const char* name() const override { return "mpi"; }
   int rank() const override { return exchange_.port().rank; }
-  int world() const override { return static_cast<int>(peers().size()); }
+  int world_size() const override { return static_cast<int>(peers().size()); }
   const std::vector<Peer>& peers() const override { return exchange_.port().peers; }
   Engine* engine() override { return &engine_; }
 
@@ -130,11 +132,11 @@ class MpiRendezvous final : public Rendezvous {
       : exchange_(std::move(port)), options_(options) {}
 
   int rank() const override { return exchange_.port().rank; }
-  int world() const override { return static_cast<int>(exchange_.port().peers.size()); }
+  int world_size() const override { return static_cast<int>(exchange_.port().peers.size()); }
 
   std::vector<std::string> gather(const std::string& text) override {
     const uint64_t size = text.size();
-    std::vector<uint64_t> sizes(static_cast<size_t>(world()), size);
+    std::vector<uint64_t> sizes(static_cast<size_t>(world_size()), size);
     swap(&size, sizeof size, [&](size_t peer) { return std::span(&sizes[peer], 1); });
     std::vector<std::string> texts(sizes.size(), text);
     for (size_t peer = 0; peer < texts.size(); ++peer) texts[peer].resize(sizes[peer]);
@@ -147,7 +149,7 @@ class MpiRendezvous final : public Rendezvous {
   void swap(const void* data, size_t bytes, Place place) {
     std::vector<Outgoing> outgoing;
     std::vector<Incoming> incoming;
-    for (int peer = 0; peer < world(); ++peer) {
+    for (int peer = 0; peer < world_size(); ++peer) {
       if (peer == rank()) continue;
       const auto room = std::as_writable_bytes(place(static_cast<size_t>(peer)));
       outgoing.push_back({peer, static_cast<const std::byte*>(data), bytes});

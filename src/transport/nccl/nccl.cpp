@@ -138,11 +138,11 @@ std::unique_ptr<Engine> connect_nccl(Rendezvous& rendezvous, int gpu) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = std::chrono::hours(24);  // deadlines are ours; c10d's may end the process
   try {
-    auto engine =
-        std::make_unique<NcclEngine>(c10::make_intrusive<c10d::ProcessGroupNCCL>(
-                                         store, rendezvous.rank(), rendezvous.world(), options),
-                                     device, others);
-    sum_ones(*engine, device, rendezvous.world());
+    auto engine = std::make_unique<NcclEngine>(
+        c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rendezvous.rank(),
+                                                    rendezvous.world_size(), options),
+        device, others);
+    sum_ones(*engine, device, rendezvous.world_size());
     store->close();
     return engine;
   } catch (const std::exception& error) {

@@ -21,7 +21,7 @@ void SharedBoard::enter_with_mailbox(const Label& label, uint32_t terms) {
 
 void SharedBoard::announce(Notice& notice) {
   notice.sequence.store(sequence_);
-  for (int other = 0; other < world(); ++other) wait_.wake(other);
+  for (int other = 0; other < world_size(); ++other) wait_.wake(other);
 }
 
 void SharedBoard::await_all_entered(Deadline deadline) {
@@ -29,7 +29,7 @@ void SharedBoard::await_all_entered(Deadline deadline) {
     return segment_->notice(other, sequence_).sequence.load() != sequence_;
   };
   const Label& mine = notice(rank()).label;
-  for (int other = 0; other < world(); ++other) {
+  for (int other = 0; other < world_size(); ++other) {
     if (other == rank()) continue;
     const auto elsewhere = [&] { return parcel_from(other) != nullptr && late(other); };
     wait_.until([&] { return !late(other) || elsewhere(); }, late, deadline);
@@ -57,12 +57,12 @@ const Label* SharedBoard::entered_next(int other) const {
 
 void SharedBoard::leave() {
   segment_->finish(rank()).sequence.store(sequence_);
-  for (int other = 0; other < world(); ++other) wait_.wake(other);
+  for (int other = 0; other < world_size(); ++other) wait_.wake(other);
 }
 
 void SharedBoard::await_all_left(Deadline deadline) {
   const auto late = [&](int other) { return segment_->finish(other).sequence.load() < sequence_; };
-  for (int other = 0; other < world(); ++other)
+  for (int other = 0; other < world_size(); ++other)
     if (other != rank()) wait_.until([&] { return !late(other); }, late, deadline);
 }
 

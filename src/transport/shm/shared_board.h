@@ -25,7 +25,7 @@ class SharedBoard {
       : segment_(std::move(segment)), wait_(wait) {}
 
   int rank() const { return segment_->rank(); }
-  int world() const { return segment_->world(); }
+  int world_size() const { return segment_->world_size(); }
 
   /// Where this rank may put data before it enters the next collective.
   std::byte* next_mailbox() const { return segment_->mailbox(rank(), sequence_ + 1); }

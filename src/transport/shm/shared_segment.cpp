@@ -130,7 +130,7 @@ std::shared_ptr<SharedSegment> SharedSegment::open(Rendezvous& rendezvous,
   const std::vector<json> ranks = introductions(rendezvous, host);
   refuse_other_hosts(ranks);
 
-  const int world = rendezvous.world();
+  const int world = rendezvous.world_size();
   std::shared_ptr<SharedSegment> segment(new SharedSegment(
       rendezvous.rank(), world, round_up(ranks[0].at("memory").get<uint64_t>(), Heap::kPage)));
   std::set<int> processors;

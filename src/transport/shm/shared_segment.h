@@ -81,7 +81,7 @@ class SharedSegment {
   SharedSegment& operator=(const SharedSegment&) = delete;
 
   int rank() const { return rank_; }
-  int world() const { return world_; }
+  int world_size() const { return world_; }
   const std::vector<Peer>& peers() const { return peers_; }
   const Peer& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
   /// Whether the ranks have fewer processors than they are.

@@ -35,7 +35,7 @@ bool has_ended(int process) {
 SharedWait::SharedWait(std::shared_ptr<SharedSegment> segment, double silence_seconds)
     : segment_(std::move(segment)),
       silence_seconds_(silence_seconds),
-      heard_(static_cast<size_t>(segment_->world())),
+      heard_(static_cast<size_t>(segment_->world_size())),
       last_check_(Deadline::Clock::now()) {
   for (const Peer& peer : segment_->peers()) {
     const bool here = peer.pid == getpid();
@@ -96,7 +96,7 @@ void SharedWait::check(const std::function<bool(int)>& late) {
 
 SharedWait::Late SharedWait::late_ranks(const std::function<bool(int)>& late) const {
   Late found;
-  for (int rank = 0; rank < segment_->world(); ++rank) {
+  for (int rank = 0; rank < segment_->world_size(); ++rank) {
     if (rank == segment_->rank() || !late(rank)) continue;
     found.ranks.push_back(segment_->peer(rank).rank);
     found.names.push_back(segment_->peer(rank).text());
@@ -117,7 +117,7 @@ void SharedWait::check_last_words() const {
 }
 
 void SharedWait::check_processes(const std::function<bool(int)>& late) {
-  for (int rank = 0; rank < segment_->world(); ++rank) {
+  for (int rank = 0; rank < segment_->world_size(); ++rank) {
     const bool left = segment_->pulse(rank).left.load() != 0;
     if (left && late(rank)) lose(rank, "ended while others still expected it");
     if (!left && has_ended(processes_[static_cast<size_t>(rank)])) lose(rank, "died");
@@ -129,7 +129,7 @@ void SharedWait::check_silence() {
   const auto now = Deadline::Clock::now();
   const double passed = std::chrono::duration<double>(now - last_check_).count();
   last_check_ = now;
-  for (int rank = 0; rank < segment_->world(); ++rank) {
+  for (int rank = 0; rank < segment_->world_size(); ++rank) {
     const Pulse& pulse = segment_->pulse(rank);
     Heard& heard = heard_[static_cast<size_t>(rank)];
     const uint64_t beats = pulse.beats.load();
@@ -161,7 +161,7 @@ void SharedWait::give_up(int culprit, const std::string& why) const noexcept {
   std::memcpy(words.text, why.data(), length);
   words.text[length] = '\0';
   words.state.store(2);
-  for (int other = 0; other < segment_->world(); ++other) ring(other);
+  for (int other = 0; other < segment_->world_size(); ++other) ring(other);
 }
 
 }  // namespace lockstep::transport

@@ -25,7 +25,7 @@ class Shm : public Transport {
 
   const char* name() const override { return "shm"; }
   int rank() const override { return segment_->rank(); }
-  int world() const override { return segment_->world(); }
+  int world_size() const override { return segment_->world_size(); }
   const std::vector<Peer>& peers() const override { return segment_->peers(); }
   Memory allocate(size_t bytes) override { return SharedSegment::allocate(segment_, bytes); }
   std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {
@@ -89,7 +89,7 @@ std::vector<Parcel> Shm::stage(std::span<const Outgoing> outgoing, const Label& 
 bool Shm::post(std::span<const Outgoing> outgoing, const std::vector<Parcel>& parcels,
                std::vector<bool>& posted) {
   bool any = false;
-  std::vector<bool> blocked(static_cast<size_t>(world()));
+  std::vector<bool> blocked(static_cast<size_t>(world_size()));
   for (size_t i = 0; i < outgoing.size(); ++i) {
     const int peer = outgoing[i].peer;
     if (posted[i] || blocked[static_cast<size_t>(peer)]) continue;
@@ -109,7 +109,7 @@ bool Shm::post(std::span<const Outgoing> outgoing, const std::vector<Parcel>& pa
 
 bool Shm::take(const Label& label, std::span<const Incoming> incoming, std::vector<bool>& taken) {
   bool any = false;
-  std::vector<bool> blocked(static_cast<size_t>(world()));
+  std::vector<bool> blocked(static_cast<size_t>(world_size()));
   for (size_t i = 0; i < incoming.size(); ++i) {
     const int peer = incoming[i].peer;
     if (taken[i] || blocked[static_cast<size_t>(peer)]) continue;
@@ -160,7 +160,7 @@ void Shm::exchange(const Label& label, std::span<const Outgoing> outgoing,
   // Who has entered a collective in shared memory while this rank waits for it here does something
   // else: it would have finished here before.
   const auto stray = [&]() -> std::optional<int> {
-    for (int peer = 0; peer < world(); ++peer) {
+    for (int peer = 0; peer < world_size(); ++peer) {
       const Queue& in = segment_->queue(peer, rank());
       if (board_.entered_next(peer) != nullptr && late(peer) && in.posted.load() == in.taken.load())
         return peer;

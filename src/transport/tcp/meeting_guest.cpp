@@ -18,7 +18,7 @@ constexpr double kGraceSeconds = 2;
 class MeetingAlone : public Rendezvous {
  public:
   int rank() const override { return 0; }
-  int world() const override { return 1; }
+  int world_size() const override { return 1; }
   std::vector<std::string> gather(const std::string& text) override { return {text}; }
 };
 
@@ -34,7 +34,7 @@ class MeetingGuest : public Rendezvous {
   }
 
   int rank() const override { return meeting_.rank; }
-  int world() const override { return meeting_.world; }
+  int world_size() const override { return meeting_.world; }
   std::string address() const override { return local_address(link_.descriptor()).host(); }
 
   std::vector<std::string> gather(const std::string& text) override {

@@ -40,7 +40,7 @@ class MeetingHost : public Rendezvous {
   explicit MeetingHost(const Meeting& meeting);
 
   int rank() const override { return 0; }
-  int world() const override { return meeting_.world; }
+  int world_size() const override { return meeting_.world; }
   std::vector<std::string> gather(const std::string& text) override;
   std::string address() const override {
     return local_address(members_[1].link->descriptor()).host();

@@ -56,7 +56,7 @@ class Tcp : public Transport {
 
   const char* name() const override { return "tcp"; }
   int rank() const override { return rank_; }
-  int world() const override { return static_cast<int>(peers_.size()); }
+  int world_size() const override { return static_cast<int>(peers_.size()); }
   const std::vector<Peer>& peers() const override { return peers_; }
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
@@ -121,9 +121,9 @@ void Tcp::exchange(const Label& label, std::span<const Outgoing> outgoing,
 }
 
 std::span<TcpStream> Tcp::streams_with(int peer, size_t bytes) {
-  if (peer < 0 || peer >= world() || peer == rank_)
-    throw Error(
-        fmt::format("rank {} cannot exchange with rank {} in a world of {}", rank_, peer, world()));
+  if (peer < 0 || peer >= world_size() || peer == rank_)
+    throw Error(fmt::format("rank {} cannot exchange with rank {} in a world of {}", rank_, peer,
+                            world_size()));
   std::vector<TcpStream>& streams = streams_[static_cast<size_t>(peer)];
   return std::span(streams).first(bytes > kStripe ? streams.size() : 1);
 }
