@@ -1,11 +1,10 @@
-#include "train/flat_parameters.h"
+#include "parallel/flat_parameters.h"
 
 #include "lockstep/error.h"
 
-namespace lockstep::train {
+namespace lockstep::parallel {
 
-FlatParameters::FlatParameters(const parallel::Parameters& parameters,
-                               const parallel::GradientLayout& layout) {
+FlatParameters::FlatParameters(const Parameters& parameters, const GradientLayout& layout) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   torch::NoGradGuard no_grad;
   values_ = torch::zeros({layout.bytes / kFloat});
@@ -38,4 +37,4 @@ std::vector<optim::Section> FlatParameters::sections(bool decay_bias_and_norm) c
   return sections;
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::parallel

@@ -9,9 +9,9 @@
 
 #include "optim/optimizer.h"
 #include "parallel/gradient_layout.h"
-#include "parallel/reducer.h"
+#include "parallel/parameters.h"
 
-namespace lockstep::train {
+namespace lockstep::parallel {
 
 /// Moves a model's parameters into one contiguous piece of memory, laid out as their gradients are.
 /// The model goes on using them: each becomes a view. An update is then one pass over both.
@@ -25,7 +25,7 @@ class FlatParameters {
   };
 
   /// Throws BadInput for a parameter that is not float32.
-  FlatParameters(const parallel::Parameters& parameters, const parallel::GradientLayout& layout);
+  FlatParameters(const Parameters& parameters, const GradientLayout& layout);
 
   /// In the order in which they lie.
   const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -44,4 +44,4 @@ class FlatParameters {
   torch::Tensor values_;
 };
 
-}  // namespace lockstep::train
+}  // namespace lockstep::parallel

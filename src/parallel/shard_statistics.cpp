@@ -1,23 +1,29 @@
-#include "train/shard_statistics.h"
+#include "parallel/shard_statistics.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "base/range.h"
-#include "lockstep/error.h"
+#include "lockstep/dataset.h"
 
-namespace lockstep::train {
+namespace lockstep::parallel {
 namespace {
 
+// Every buffer begins where its type may, and all together are whole `int64_t`s.
+int64_t padded_bytes(const torch::Tensor& tensor) {
+  constexpr int64_t kAlignment = 16;
+  return (static_cast<int64_t>(tensor.nbytes()) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 torch::Tensor move_together(std::vector<torch::Tensor>& tensors) {
-  int64_t count = 0;
-  for (const torch::Tensor& tensor : tensors) count += tensor.numel();
-  torch::Tensor all = torch::empty({count}, tensors.front().options());
+  int64_t bytes = 0;
+  for (const torch::Tensor& tensor : tensors) bytes += padded_bytes(tensor);
+  torch::Tensor all = torch::zeros({bytes}, torch::kUInt8);
   int64_t begin = 0;
   for (torch::Tensor& tensor : tensors) {
-    torch::Tensor view = all.slice(0, begin, begin + tensor.numel()).view(tensor.sizes());
-    begin += tensor.numel();
+    const auto end = begin + static_cast<int64_t>(tensor.nbytes());
+    torch::Tensor view = all.slice(0, begin, end).view(tensor.scalar_type()).view(tensor.sizes());
+    begin += padded_bytes(tensor);
     view.copy_(tensor);
     tensor.set_data(view);
   }
@@ -30,7 +36,9 @@ template <typename Value>
 ShardStatistics::Buffers<Value>::Buffers(std::vector<torch::Tensor> tensors,
                                          const collective::Shards& shards,
                                          collective::Communicator& group)
-    : values(move_together(tensors)), before(values.clone()), sum(values.numel(), shards, group) {}
+    : values(move_together(tensors)),
+      before(values.clone()),
+      sum(values.numel() / static_cast<int64_t>(sizeof(Value)), shards, group) {}
 
 template <typename Value>
 void ShardStatistics::Buffers<Value>::give(int pass) {
@@ -50,70 +58,77 @@ void ShardStatistics::Buffers<Value>::take_sum() {
   std::memcpy(values.data_ptr(), sum.result().data(), sum.result().size_bytes());
 }
 
+template <typename Value>
+void ShardStatistics::Buffers<Value>::take_mean(int64_t shards) {
+  take_sum();
+  collective::divider(type_of<Value>())(static_cast<std::byte*>(values.data_ptr()), values.nbytes(),
+                                        shards);
+}
+
 ShardStatistics::ShardStatistics(torch::nn::Module& model, const collective::Shards& shards,
                                  collective::Communicator& group)
-    : shards_(shards), first_shard_(shards.bounds()[static_cast<size_t>(group.rank())]) {
+    : first_shard_(shards.bounds()[static_cast<size_t>(group.rank())]) {
   torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> floats, whole_numbers;
-  for (const auto& item : model.named_buffers()) {
-    const auto type = item.value().scalar_type();
-    if (type != torch::kFloat32 && type != torch::kInt64)
-      throw BadInput("buffer '{}' is neither float32 nor int64", item.key());
-    if (item.value().numel() > 0)
-      (type == torch::kFloat32 ? floats : whole_numbers).push_back(item.value());
+  std::vector<torch::Tensor> floats, doubles, others;
+  for (const torch::Tensor& buffer : model.buffers()) {
+    if (buffer.numel() == 0) continue;
+    const auto type = buffer.scalar_type();
+    (type == torch::kFloat32   ? floats
+     : type == torch::kFloat64 ? doubles
+                               : others)
+        .push_back(buffer);
   }
-  if (!floats.empty()) floats_ = std::make_unique<Buffers<float>>(std::move(floats), shards, group);
-  if (!whole_numbers.empty())
-    whole_numbers_ = std::make_unique<Buffers<int64_t>>(std::move(whole_numbers), shards, group);
-}
-
-void ShardStatistics::begin_pass(int pass, int64_t samples) {
-  torch::NoGradGuard no_grad;
-  samples_ = samples;
-  const auto begin = [&](auto& buffers) {
-    if (!buffers) return;
-    if (pass == 0)
-      buffers->before.copy_(buffers->values);
-    else
-      buffers->values.copy_(buffers->before);
+  const auto make = [&]<typename Value>(Some<Value>& buffers, std::vector<torch::Tensor>& tensors) {
+    if (!tensors.empty())
+      buffers = std::make_unique<Buffers<Value>>(std::move(tensors), shards, group);
   };
-  begin(floats_);
-  begin(whole_numbers_);
+  make(floats_, floats);
+  make(doubles_, doubles);
+  make(others_, others);
 }
 
-void ShardStatistics::end_pass(int pass) {
-  const int64_t shard = first_shard_ + pass;
+template <typename Action>
+void ShardStatistics::for_each(const Action& action) {
+  if (floats_) action(*floats_);
+  if (doubles_) action(*doubles_);
+  if (others_) action(*others_);
+}
+
+void ShardStatistics::begin_pass(int pass) {
+  torch::NoGradGuard no_grad;
+  for_each([&](auto& buffers) {
+    if (pass == 0)
+      buffers.before.copy_(buffers.values);
+    else
+      buffers.values.copy_(buffers.before);
+  });
+}
+
+void ShardStatistics::end_pass(int pass, Shard shard) {
   const auto end = [&](auto& buffers, bool counts) {
     if (!buffers) return;
     counts ? buffers->give(pass) : buffers->give_nothing(pass);
   };
-  end(floats_, !slice(samples_, shards_.count(), shard).empty());
-  end(whole_numbers_, shard == 0);
+  end(floats_, shard == Shard::has_samples);
+  end(doubles_, shard == Shard::has_samples);
+  end(others_, first_shard_ + pass == 0);
 }
 
 void ShardStatistics::start() {
-  const auto start = [](auto& buffers) {
-    if (buffers)
-      buffers->pending = buffers->sum.start(Operation::sum, {collective::Cargo::Kind::buffers});
-  };
-  start(floats_);
-  start(whole_numbers_);
+  for_each([](auto& buffers) {
+    buffers.pending = buffers.sum.start({collective::Cargo::Kind::buffers});
+  });
 }
 
-void ShardStatistics::finish() {
-  if (floats_) {
-    floats_->take_sum();
-    const int64_t shards_with_samples = std::min(samples_, shards_.count());
-    collective::divider(Type::f32)(reinterpret_cast<std::byte*>(floats_->values.data_ptr()),
-                                   floats_->sum.result().size_bytes(), shards_with_samples);
-  }
-  if (whole_numbers_) whole_numbers_->take_sum();
+void ShardStatistics::finish(int64_t shards_with_samples) {
+  if (floats_) floats_->take_mean(shards_with_samples);
+  if (doubles_) doubles_->take_mean(shards_with_samples);
+  if (others_) others_->take_sum();
 }
 
-void ShardStatistics::take_back() {
+void ShardStatistics::roll_back() {
   torch::NoGradGuard no_grad;
-  if (floats_) floats_->values.copy_(floats_->before);
-  if (whole_numbers_) whole_numbers_->values.copy_(whole_numbers_->before);
+  for_each([](auto& buffers) { buffers.values.copy_(buffers.before); });
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::parallel

@@ -1,13 +1,15 @@
-#include "train/checkpoint.h"
+#include "run/checkpoints.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
+#include "base/clock.h"
 #include "lockstep/error.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,18 +43,14 @@ fs::path Checkpoints::save(const Safetensors& state, int64_t step) const {
   return path;
 }
 
-std::optional<Checkpoints::Loaded> Checkpoints::load_newest(model::Model& model, Step& step) const {
+std::optional<Checkpoints::Found> Checkpoints::newest() const {
   std::vector<std::string> warnings;
   for (const fs::path& path : newest_first()) {
-    Safetensors file;
     try {
-      file = read_safetensors(path);
+      return Found{path, read_safetensors(path), warnings};
     } catch (const BadInput& torn) {
       warnings.emplace_back(torn.what());
-      continue;
     }
-    Position position = restore(file, path, model, step);
-    return Loaded{path, std::move(position), std::move(warnings)};
   }
   if (!warnings.empty())
     throw BadInput("no checkpoint is whole: {}; start anew in another folder", warnings.front());
@@ -76,4 +74,72 @@ std::vector<fs::path> Checkpoints::newest_first() const {
   return files;
 }
 
-}  // namespace lockstep::train
+CheckpointWriter::CheckpointWriter(Checkpoints checkpoints)
+    : checkpoints_(std::move(checkpoints)), thread_([this] { work(); }) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    const MutexLock lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Safetensors& CheckpointWriter::begin() {
+  finish();
+  throw_if_failed();
+  return state_;
+}
+
+void CheckpointWriter::write(int64_t step) {
+  {
+    const MutexLock lock(mutex_);
+    step_ = step;
+    under_way_ = true;
+  }
+  changed_.notify_all();
+}
+
+std::vector<CheckpointWriter::Written> CheckpointWriter::take_written() {
+  throw_if_failed();
+  const MutexLock lock(mutex_);
+  return std::exchange(written_, {});
+}
+
+void CheckpointWriter::finish() {
+  const MutexLock lock(mutex_);
+  while (under_way_) changed_.wait(mutex_);
+}
+
+void CheckpointWriter::throw_if_failed() {
+  const MutexLock lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
+}
+
+void CheckpointWriter::work() {
+  MutexLock lock(mutex_);
+  while (true) {
+    while (!under_way_ && !ends_) changed_.wait(mutex_);
+    if (!under_way_) return;
+    const int64_t step = step_;
+    lock.unlock();
+    const Stopwatch stopwatch;
+    std::filesystem::path path;
+    std::exception_ptr error;
+    try {
+      path = checkpoints_.save(state_, step);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error)
+      error_ = error;
+    else
+      written_.push_back({step, path, stopwatch.seconds()});
+    under_way_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace lockstep::run

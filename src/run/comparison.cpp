@@ -1,17 +1,15 @@
-#include "train/compare_runs.h"
+#include "run/comparison.h"
 
 #include <fmt/format.h>
 
 #include <map>
 
 #include "lockstep/error.h"
-#include "observe/events.h"
 #include "recipe/recipe.h"
+#include "run/events.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
-
-using observe::Json;
 
 // What `start` tells besides the recipe and can change a result.
 constexpr const char* kFacts[] = {"data_sha256", "weights_sha256", "torch",
@@ -19,7 +17,7 @@ constexpr const char* kFacts[] = {"data_sha256", "weights_sha256", "torch",
 
 // A run as far as it matters here. Steps that were done twice, after a resume, count once: the last
 // time.
-struct Story {
+struct Record {
   Recipe recipe;
   std::map<std::string, std::string> facts;
   std::map<int64_t, std::map<std::string, std::string>> digests;
@@ -27,33 +25,33 @@ struct Story {
   std::string model_sha256;  ///< empty until the run has ended
 };
 
-Story read_story(const std::filesystem::path& run) {
+Record read_record(const std::filesystem::path& run) {
   if (!std::filesystem::exists(run / "recipe.toml"))
     throw BadInput("{}: holds no run (no recipe.toml)", run.string());
-  Story story{.recipe = read_recipe(run / "recipe.toml")};
-  for (const Json& event : observe::read_events(run / "events.jsonl")) {
+  Record record{.recipe = read_recipe(run / "recipe.toml")};
+  for (const Json& event : read_events(run / "events.jsonl")) {
     const std::string kind = event.value("event", "");
     if (kind == "start") {
       for (const char* fact : kFacts)
-        if (event.contains(fact)) story.facts[fact] = event[fact].get<std::string>();
+        if (event.contains(fact)) record.facts[fact] = event[fact].get<std::string>();
     } else if (kind == "digest") {
-      story.digests[event.at("step")] =
+      record.digests[event.at("step")] =
           event.at("tensors").get<std::map<std::string, std::string>>();
     } else if (kind == "step") {
-      story.losses[event.at("step")] = event.at("loss");
+      record.losses[event.at("step")] = event.at("loss");
     } else if (kind == "end") {
-      story.model_sha256 = event.at("model_sha256");
+      record.model_sha256 = event.at("model_sha256");
     }
   }
-  return story;
+  return record;
 }
 
-std::vector<std::string> causes_of(const Story& a, const Story& b) {
+std::vector<std::string> causes_of(const Record& a, const Record& b) {
   std::vector<std::string> causes = differences(b.recipe, a.recipe);
   for (const char* fact : kFacts) {
-    const auto of = [&](const Story& story) {
-      const auto found = story.facts.find(fact);
-      return found == story.facts.end() ? std::string("not told") : found->second;
+    const auto of = [&](const Record& record) {
+      const auto found = record.facts.find(fact);
+      return found == record.facts.end() ? std::string("not told") : found->second;
     };
     if (of(a) != of(b)) causes.push_back(fmt::format("{}: {}, was {}", fact, of(b), of(a)));
   }
@@ -72,7 +70,7 @@ std::vector<std::string> other_tensors(const std::map<std::string, std::string>&
   return names;
 }
 
-void find_parting(const Story& a, const Story& b, Comparison& comparison) {
+void find_parting(const Record& a, const Record& b, Comparison& comparison) {
   std::optional<int64_t> last_equal;
   for (const auto& [step, digests] : a.digests) {
     const auto found = b.digests.find(step);
@@ -87,7 +85,7 @@ void find_parting(const Story& a, const Story& b, Comparison& comparison) {
   }
 }
 
-std::optional<int64_t> first_other_loss(const Story& a, const Story& b) {
+std::optional<int64_t> first_other_loss(const Record& a, const Record& b) {
   for (const auto& [step, loss] : a.losses) {
     const auto found = b.losses.find(step);
     if (found != b.losses.end() && found->second != loss) return step;
@@ -98,7 +96,7 @@ std::optional<int64_t> first_other_loss(const Story& a, const Story& b) {
 }  // namespace
 
 Comparison compare_runs(const std::filesystem::path& a, const std::filesystem::path& b) {
-  const Story first = read_story(a), second = read_story(b);
+  const Story first = read_record(a), second = read_record(b);
   Comparison comparison;
   comparison.causes = causes_of(first, second);
   find_parting(first, second, comparison);
@@ -109,4 +107,4 @@ Comparison compare_runs(const std::filesystem::path& a, const std::filesystem::p
   return comparison;
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

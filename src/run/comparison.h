@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::train {
+namespace lockstep::run {
 
 /// Why two runs do, or do not, have the same result.
 struct Comparison {
@@ -38,4 +38,4 @@ struct Comparison {
 /// Compares run `b` with run `a`. Throws BadInput where a folder holds no run.
 Comparison compare_runs(const std::filesystem::path& a, const std::filesystem::path& b);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

@@ -1,4 +1,4 @@
-#include "observe/events.h"
+#include "run/events.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include "base/atomic_file.h"
 #include "lockstep/error.h"
 
-namespace lockstep::observe {
+namespace lockstep::run {
 namespace {
 
 double now() {
@@ -66,13 +66,6 @@ void EventLog::write(Json event) {
   for (const auto& listener : listeners_) listener(event);
 }
 
-Json to_json(const SpanTimes& times) {
-  Json json;
-  for (size_t i = 0; i < kSpanNames.size(); ++i)
-    json[std::string(kSpanNames[i])] = std::round(times.seconds[i] * 1e6) / 1e6;
-  return json;
-}
-
 std::vector<Json> read_events(const std::filesystem::path& path) {
   const std::string text = read_file(path);
   std::vector<Json> events;
@@ -85,4 +78,4 @@ std::vector<Json> read_events(const std::filesystem::path& path) {
   return events;
 }
 
-}  // namespace lockstep::observe
+}  // namespace lockstep::run

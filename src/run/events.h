@@ -5,14 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "observe/spans.h"
-
-namespace lockstep::observe {
+namespace lockstep::run {
 
 /// Keeps the order in which keys were written: events are read by people too.
 using Json = nlohmann::ordered_json;
 
-/// The story of a run: one JSON object a line in `events.jsonl`. The terminal, the report and the
+/// What a run records: one JSON object a line in `events.jsonl`. The terminal, the report and the
 /// dashboard read only these.
 ///
 ///     EventLog log(run / "events.jsonl");
@@ -20,7 +18,7 @@ using Json = nlohmann::ordered_json;
 ///     log.write({{"event", "step"}, {"step", 12}, {"loss", 0.5}});
 class EventLog {
  public:
-  /// Adds to the file when it is there already (a resumed run goes on with its story); a torn last
+  /// Adds to the file when it is there already (a resumed run adds to them); a torn last
   /// line is cut off first.
   explicit EventLog(std::filesystem::path path);
   /// Writes nowhere: what workers other than the first have to say is the same.
@@ -41,10 +39,7 @@ class EventLog {
   std::vector<std::function<void(const Json&)>> listeners_;
 };
 
-/// {"data": 0.1, "forward": 1.2, ...}
-Json to_json(const SpanTimes& times);
-
 /// Every whole line of an events file. Throws BadInput naming the line that is not JSON.
 std::vector<Json> read_events(const std::filesystem::path& path);
 
-}  // namespace lockstep::observe
+}  // namespace lockstep::run

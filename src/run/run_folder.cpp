@@ -1,17 +1,19 @@
-#include "train/run_folder.h"
+#include "run/run_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "lockstep/error.h"
+#include "run/outcome.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 
 namespace fs = std::filesystem;
 
@@ -82,4 +84,28 @@ fs::path claim_run_folder(const fs::path& parent, const std::string& name) {
                  error.message());
 }
 
-}  // namespace lockstep::train
+namespace {
+
+bool has_checkpoint(const RunFolder& folder) {
+  std::error_code missing;
+  const fs::directory_iterator files(folder.checkpoints(), missing);
+  return std::any_of(fs::begin(files), fs::end(files), [](const fs::directory_entry& entry) {
+    return entry.path().extension() == ".safetensors";
+  });
+}
+
+}  // namespace
+
+Remains record_failure(const fs::path& out, const std::string& message) noexcept {
+  try {
+    const RunFolder folder = RunFolder::open(out);
+    EventLog log(folder.events());
+    if (outcome_of(out)) return Remains::nothing;
+    log.write({{"event", "failure"}, {"message", message}});
+    return has_checkpoint(folder) ? Remains::checkpoint : Remains::nothing;
+  } catch (const std::exception&) {
+    return Remains::nothing;  // what made the run fail is told, and matters more
+  }
+}
+
+}  // namespace lockstep::run

@@ -4,7 +4,7 @@
 
 #include "recipe/recipe.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 
 /// The folder of one run: `recipe.toml` as used, `events.jsonl`, `checkpoints/` and, at the end,
 /// `model.safetensors`. While it is held, no other process can write to it.
@@ -46,4 +46,12 @@ class RunFolder {
 std::filesystem::path claim_run_folder(const std::filesystem::path& parent,
                                        const std::string& name);
 
-}  // namespace lockstep::train
+/// What is left of a run that failed.
+enum class Remains { nothing, checkpoint };
+
+/// Adds a `failure` event to the run in `out`, unless it has ended or was stopped, or another
+/// process is writing it. Says whether there is a checkpoint to resume from; nothing for a run that
+/// has nothing left to do. For whoever is left when workers are gone.
+Remains record_failure(const std::filesystem::path& out, const std::string& message) noexcept;
+
+}  // namespace lockstep::run

@@ -1,6 +1,6 @@
 // A safetensors file: 8 bytes of header length (little endian), a JSON header that gives each
 // tensor's type, shape and [begin, end) in the data section, then the data.
-#include "train/safetensors.h"
+#include "run/safetensors.h"
 
 #include <bit>
 #include <cstring>
@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "lockstep/error.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -165,4 +165,4 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   return file;
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::train {
+namespace lockstep::run {
 
 /// One tensor as a safetensors file names it. `bytes` is memory that somebody else owns.
 struct TensorView {
@@ -42,4 +42,4 @@ struct Safetensors {
 /// written by others carry none).
 Safetensors read_safetensors(const std::filesystem::path& path);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::run

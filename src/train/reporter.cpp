@@ -1,4 +1,4 @@
-#include "train/story.h"
+#include "train/reporter.h"
 
 #include <torch/version.h>
 
@@ -9,35 +9,48 @@
 #include "base/digest.h"
 #include "base/fingerprint.h"
 #include "device/processor.h"
-#include "train/waiting.h"
 
 namespace lockstep::train {
 namespace {
 
-using observe::Json;
+using run::Json;
 
 // A step event is written at least this often, however rarely the recipe asks for one.
-constexpr double kLongestSilence = 1.0;
+constexpr double kSecondsBetweenSteps = 1.0;
+
+// Of tables, in numbers; larger ones are left out of the events.
+constexpr size_t kLargestTables = 65'536;
+
+Json to_json(const observe::SpanTimes& times) {
+  Json json = Json::object();
+  for (size_t i = 0; i < observe::kSpanNames.size(); ++i)
+    json[std::string(observe::kSpanNames[i])] = times.seconds[i];
+  return json;
+}
 
 }  // namespace
 
-Story::Story(const Setup& setup, const RunFolder* folder, observe::EventLog& events,
-             const Circumstances& circumstances)
+Reporter::Reporter(const Setup& setup, const objective::Scorecard& training,
+                   const run::RunFolder* folder, run::EventLog& events,
+                   const Circumstances& circumstances)
     : setup_(setup),
       recipe_(setup.recipe),
+      training_(training),
       folder_(folder),
       events_(events),
       circumstances_(circumstances),
-      kernels_told_(circumstances.goes_on) {}
+      kernels_written_(circumstances.goes_on) {}
 
-void Story::start(int64_t parameters) {
+void Reporter::start(int64_t parameters) {
   if (circumstances_.goes_on) return;
   Json event = {{"event", "start"},
                 {"model", recipe_.model.name},
-                {"data", recipe_.data.source.name},
-                {"data_sha256", setup_.splits.digest},
-                {"train_samples", setup_.splits.train.size()},
-                {"test_samples", setup_.splits.test.size()},
+                {"data", recipe_.data.name},
+                {"objective", recipe_.objective.name},
+                {"metrics", objective::shown_metrics(setup_.objective->metrics())},
+                {"data_sha256", setup_.data->digest},
+                {"train_samples", setup_.train().size()},
+                {"test_samples", setup_.test().size()},
                 {"batch", recipe_.train.batch},
                 {"steps", setup_.total_steps},
                 {"parameters", parameters},
@@ -56,10 +69,10 @@ void Story::start(int64_t parameters) {
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
   event.update(circumstances_.workers);
   events_.write(event);
-  tell_circumstances();
+  warn_of_circumstances();
 }
 
-void Story::tell_circumstances() {
+void Reporter::warn_of_circumstances() {
   if (recipe_.optimizer.scale_lr_by_workers)
     warn(
         fmt::format("the learning rate is that of one worker times {}: with another number of "
@@ -72,11 +85,11 @@ void Story::tell_circumstances() {
                      cores));
 }
 
-void Story::warn(const std::string& message) {
+void Reporter::warn(const std::string& message) {
   events_.write({{"event", "warning"}, {"message", message}});
 }
 
-void Story::resume(int64_t step, const std::string& checkpoint, int64_t workers_before) {
+void Reporter::resume(int64_t step, const std::string& checkpoint, int64_t workers_before) {
   events_.write({{"event", "resume"},
                  {"step", step},
                  {"checkpoint", checkpoint},
@@ -84,7 +97,7 @@ void Story::resume(int64_t step, const std::string& checkpoint, int64_t workers_
                  {"workers_before", workers_before}});
 }
 
-void Story::go_on(int64_t step) {
+void Reporter::go_on(int64_t step) {
   if (!circumstances_.goes_on) return;
   Json event = {{"event", "workers"}, {"step", step}, {"workers", setup_.group.world_size()}};
   event.update(circumstances_.workers);
@@ -92,7 +105,7 @@ void Story::go_on(int64_t step) {
 }
 
 // Of parameters and buffers, so that `compare` can tell where two runs part.
-void Story::digest(int64_t step) {
+void Reporter::digest(int64_t step) {
   const int64_t every = recipe_.log.digest_every_steps;
   if (folder_ == nullptr || every == 0 || step % every != 0) return;
   const Stopwatch stopwatch;
@@ -109,49 +122,51 @@ void Story::digest(int64_t step) {
                  {"tensors", tensors}});
 }
 
-void Story::step(const Position& position, const Totals& totals, double learning_rate) {
-  if (!kernels_told_) tell_kernels();
-  digest(position.step);
-  if (position.step % recipe_.log.every_steps == 0 || since_told_.seconds() > kLongestSilence)
-    tell_step(position, totals, learning_rate);
+void Reporter::step(const ResumePoint& point, const objective::Totals& totals,
+                    double learning_rate) {
+  if (!kernels_written_) write_kernels();
+  digest(point.step);
+  if (point.step % recipe_.log.every_steps == 0 || since_step_.seconds() > kSecondsBetweenSteps)
+    write_step(point, totals, learning_rate);
 }
 
 // Which served a layer is known once it has been called.
-void Story::tell_kernels() {
-  kernels_told_ = true;
+void Reporter::write_kernels() {
+  kernels_written_ = true;
   Json layers = Json::object();
   for (const auto& [layer, served_by] : setup_.model->kernels()) layers[layer] = served_by;
   if (!layers.empty()) events_.write({{"event", "kernels"}, {"layers", layers}});
 }
 
-void Story::tell_step(const Position& position, const Totals& totals, double learning_rate) {
-  since_told_.restart();
-  const TimeSpent& spent = position.spent;
-  const int64_t samples_left = (setup_.total_steps - position.step) *
-                               std::min(recipe_.train.batch, setup_.splits.train.size());
-  events_.write({{"event", "step"},
-                 {"step", position.step},
-                 {"steps", setup_.total_steps},
-                 {"epoch", (position.step - 1) / setup_.steps_per_epoch + 1},
-                 {"epochs", (setup_.total_steps - 1) / setup_.steps_per_epoch + 1},
-                 {"loss", totals.mean_loss()},
-                 {"accuracy", totals.accuracy()},
-                 {"lr", learning_rate},
-                 {"samples_per_second", spent.samples_per_second()},
-                 {"seconds_left", static_cast<double>(samples_left) / spent.samples_per_second()},
-                 {"bytes_sent", bytes_sent()},
-                 {"spans", observe::to_json(spent.spans)}});
+void Reporter::write_step(const ResumePoint& point, const objective::Totals& totals,
+                          double learning_rate) {
+  since_step_.restart();
+  const TimeSpent& spent = point.spent;
+  const int64_t samples_left =
+      (setup_.total_steps - point.step) * std::min(recipe_.train.batch, setup_.train().size());
+  Json event = {{"event", "step"},
+                {"step", point.step},
+                {"steps", setup_.total_steps},
+                {"epoch", (point.step - 1) / setup_.steps_per_epoch + 1},
+                {"epochs", (setup_.total_steps - 1) / setup_.steps_per_epoch + 1}};
+  event.update(training_.figures(totals, ""));
+  event.update({{"lr", learning_rate},
+                {"samples_per_second", spent.samples_per_second()},
+                {"seconds_left", static_cast<double>(samples_left) / spent.samples_per_second()},
+                {"bytes_sent", bytes_sent()},
+                {"spans", to_json(spent.spans)}});
+  events_.write(event);
 }
 
 // By what they were for, by this worker, since it began.
-Json Story::bytes_sent() const {
+Json Reporter::bytes_sent() const {
   using collective::Cargo;
   return {{"gradients", setup_.group.bytes_sent(Cargo::Kind::gradients)},
           {"buffers", setup_.group.bytes_sent(Cargo::Kind::buffers)},
           {"other", setup_.group.bytes_sent(Cargo::Kind::other)}};
 }
 
-Json Story::bytes_sent_by_all() const {
+Json Reporter::bytes_sent_by_all() const {
   Json sum = bytes_sent();
   if (setup_.group.world_size() == 1) return sum;
   const std::vector<std::string> texts = setup_.group.gather_texts(sum.dump());
@@ -163,22 +178,41 @@ Json Story::bytes_sent_by_all() const {
   return sum;
 }
 
-void Story::evaluate(int64_t step) {
+void Reporter::evaluate(int64_t step) {
   events_.write({{"event", "evaluate"}, {"step", step}});
 }
 
-void Story::epoch(const Position& position, const Totals& test) {
-  events_.write(
-      {{"event", "epoch"},
-       {"epoch", static_cast<double>(position.step) / static_cast<double>(setup_.steps_per_epoch)},
-       {"step", position.step},
-       {"train_loss", position.last_epoch.mean_loss()},
-       {"train_accuracy", position.last_epoch.accuracy()},
-       {"test_loss", test.mean_loss()},
-       {"test_accuracy", test.accuracy()}});
+void Reporter::epoch(const ResumePoint& point, const Evaluation& test) {
+  Json event = {
+      {"event", "epoch"},
+      {"epoch", static_cast<double>(point.step) / static_cast<double>(setup_.steps_per_epoch)},
+      {"step", point.step}};
+  event.update(figures(point, test));
+  events_.write(event);
+  write_tables(point.step, test);
 }
 
-void Story::stragglers(int64_t step, const StragglerReport& report, double seconds) {
+// {"train_loss": ..., "test_loss": ..., ...}
+Json Reporter::figures(const ResumePoint& point, const Evaluation& test) const {
+  Json figures = training_.figures(point.last_epoch, "train_");
+  figures.update(setup_.evaluation.figures(test.totals, "test_"));
+  return figures;
+}
+
+void Reporter::write_tables(int64_t step, const Evaluation& test) {
+  if (test.tables.empty() || folder_ == nullptr) return;
+  if (test.tables.size() <= kLargestTables) {
+    events_.write({{"event", "evaluation"},
+                   {"step", step},
+                   {"tables", setup_.evaluation.table_figures(test.tables)}});
+  } else if (!large_tables_mentioned_) {
+    large_tables_mentioned_ = true;
+    warn(fmt::format("tables of {} numbers are too large for the events, and are left out",
+                     test.tables.size()));
+  }
+}
+
+void Reporter::stragglers(int64_t step, const StragglerReport& report, double seconds) {
   if (report.ranks.size() < 2) return;
   Json ranks = Json::array();
   for (const auto& [steps_late, seconds_caused] : report.ranks)
@@ -191,35 +225,33 @@ void Story::stragglers(int64_t step, const StragglerReport& report, double secon
        {"message", noticeable_waiting(report, seconds).value_or("nobody waited noticeably")}});
 }
 
-void Story::checkpoint(const CheckpointWriter::Written& written) {
+void Reporter::checkpoint(const run::CheckpointWriter::Written& written) {
   events_.write({{"event", "checkpoint"},
                  {"step", written.step},
                  {"path", written.path.string()},
                  {"seconds", written.seconds}});
 }
 
-Json Story::stopped(int64_t step) {
+Json Reporter::stopped(int64_t step) {
   Json event = {
       {"event", "stopped"}, {"step", step}, {"steps", setup_.total_steps}, {"out", out()}};
   events_.write(event);
   return event;
 }
 
-Json Story::end(const Position& position, const Totals& test, const StragglerReport& report,
-                double seconds) {
+Json Reporter::end(const ResumePoint& point, const Evaluation& test, const StragglerReport& report,
+                   double seconds) {
   const Json bytes_by_kind = bytes_sent_by_all();
   int64_t bytes = 0;
   for (const auto& [kind, count] : bytes_by_kind.items()) bytes += count.get<int64_t>();
-  const TimeSpent& spent = position.spent;
+  const TimeSpent& spent = point.spent;
   Json event = {{"event", "end"},
                 {"model_sha256", model_sha256(*setup_.model)},
                 {"steps", setup_.total_steps},
                 {"epochs", static_cast<double>(setup_.total_steps) /
-                               static_cast<double>(setup_.steps_per_epoch)},
-                {"train_loss", position.last_epoch.mean_loss()},
-                {"train_accuracy", position.last_epoch.accuracy()},
-                {"test_loss", test.mean_loss()},
-                {"test_accuracy", test.accuracy()},
+                               static_cast<double>(setup_.steps_per_epoch)}};
+  event.update(figures(point, test));
+  event.update({{"metrics", objective::shown_metrics(setup_.objective->metrics())},
                 {"samples_per_second", spent.samples_per_second()},
                 {"seconds", spent.total},
                 {"evaluation_seconds", spent.evaluation},
@@ -228,11 +260,30 @@ Json Story::end(const Position& position, const Totals& test, const StragglerRep
                 {"shards", setup_.shards.count()},
                 {"bytes_sent", bytes},
                 {"bytes_by_kind", bytes_by_kind},
-                {"spans", observe::to_json(spent.spans)},
-                {"out", out()}};
+                {"spans", to_json(spent.spans)},
+                {"out", out()}});
   if (const auto waiting = noticeable_waiting(report, seconds)) event["stragglers"] = *waiting;
   events_.write(event);
   return event;
+}
+
+std::optional<std::string> noticeable_waiting(const StragglerReport& report, double seconds) {
+  constexpr double kShare = 0.01;
+  const bool noticeable = std::any_of(
+      report.ranks.begin(), report.ranks.end(),
+      [&](const StragglerReport::Rank& rank) { return rank.seconds_caused > kShare * seconds; });
+  if (!noticeable) return std::nullopt;
+  return report.text();
+}
+
+StragglerReport joined(StragglerReport first, const StragglerReport& second) {
+  first.steps += second.steps;
+  first.ranks.resize(std::max(first.ranks.size(), second.ranks.size()));
+  for (size_t rank = 0; rank < second.ranks.size(); ++rank) {
+    first.ranks[rank].steps_late += second.ranks[rank].steps_late;
+    first.ranks[rank].seconds_caused += second.ranks[rank].seconds_caused;
+  }
+  return first;
 }
 
 }  // namespace lockstep::train

@@ -9,24 +9,23 @@
 #include "elastic/member.h"
 #include "launch/group.h"
 #include "launch/job.h"
-#include "observe/events.h"
 #include "recipe/recipe.h"
-#include "train/run_folder.h"
+#include "run/outcome.h"
+#include "run/run_folder.h"
 #include "train/trainer.h"
-#include "train/training_data.h"
 
 namespace lockstep::train {
 
 /// What one worker of a training job does.
 struct WorkerTask {
   Recipe recipe;
-  std::shared_ptr<const TrainingData> data;
+  std::shared_ptr<const data::TrainingData> data;
   launch::Job job;
   launch::GroupOptions group;
   Trainer::Limits limits;
   /// Called on rank 0, which keeps the record and draws; the others say nothing unless something
   /// fails.
-  std::function<RunFolder()> open_folder;
+  std::function<run::RunFolder()> open_folder;
   /// The folder this worker was asked for, "" where none was: rank 0's counts.
   std::string asked_out;
   /// Why the result will not be the recipe's alone, if so.
