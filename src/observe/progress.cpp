@@ -1,7 +1,6 @@
 #include "observe/progress.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -40,6 +39,15 @@ std::string describe_other_workers(const Json& event) {
                      plural(workers, "worker"), before);
 }
 
+// "accuracy 93.1 %", with `separator` between several.
+std::string join_figures(const std::vector<std::pair<std::string, std::string>>& figures,
+                         const std::string& separator) {
+  std::string text;
+  for (const auto& [name, value] : figures)
+    text += fmt::format("{}{} {}", text.empty() ? "" : separator, name, value);
+  return text;
+}
+
 // "rank 1 (node7, pid 4711) is lost: ", or nothing.
 std::string describe_loss(const Json& event) {
   return event.contains("lost") ? event.value("lost", "") + " is lost: " : "";
@@ -70,12 +78,12 @@ void Progress::show(const Json& event) {
                       plural(event.value("workers", 1), "worker"),
                       format_count(event.value("step", 0))));
   if (kind == "evaluate" && style_ == Style::live) redraw("evaluating");
+  const std::string figures = join_figures(describe_figures(event, metrics_, "test", 2), ", ");
   if (kind == "epoch")
     print(fmt::format("after epoch {:g}: train loss {:.4f}, test loss {:.4f}{}{}",
                       std::round(100 * event.value("epoch", 0.0)) / 100,
                       event.value("train_loss", 0.0), event.value("test_loss", 0.0),
-                      metrics_.empty() ? "" : ", ",
-                      fmt::join(describe_figures(event, metrics_, "test", 2), ", ")));
+                      figures.empty() ? "" : ", ", figures));
   if (kind == "warning") print("warning: " + event.value("message", ""));
   if (kind == "stopped")
     print(fmt::format("stopped at step {}", format_count(event.value("step", 0))));
@@ -106,17 +114,19 @@ void Progress::put(const std::string& text) {
   std::fflush(out_);
 }
 
-std::vector<std::string> describe_figures(const Json& event, const Json& metrics,
-                                          const std::string& prefix, int digits) {
-  std::vector<std::string> figures;
-  for (const auto& [name, print] : metrics.items()) {
-    const std::string key = prefix.empty() ? name : fmt::format("{}_{}", prefix, name);
+std::vector<std::pair<std::string, std::string>> describe_figures(const Json& event,
+                                                                  const Json& metrics,
+                                                                  const std::string& prefix,
+                                                                  int digits) {
+  std::vector<std::pair<std::string, std::string>> figures;
+  for (const auto& [metric, print] : metrics.items()) {
+    const std::string key = prefix.empty() ? metric : fmt::format("{}_{}", prefix, metric);
     if (!event.contains(key)) continue;
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '_', ' ');
     const auto value = event[key].get<double>();
-    std::string words = prefix.empty() ? name : fmt::format("{} {}", prefix, name);
-    std::replace(words.begin(), words.end(), '_', ' ');
-    figures.push_back(print == "percent" ? fmt::format("{} {:.{}f} %", words, 100 * value, digits)
-                                         : fmt::format("{} {:.4g}", words, value));
+    figures.emplace_back(name, print == "percent" ? fmt::format("{:.{}f} %", 100 * value, digits)
+                                                  : fmt::format("{:.4g}", value));
   }
   return figures;
 }
@@ -133,7 +143,7 @@ std::string describe_step(const Json& event, const Json& metrics, size_t width) 
                    format_count(event.value("steps", 0))),
        5},
       {fmt::format("loss {:.4f}", event.value("loss", 0.0)), 7},
-      {fmt::format("{}", fmt::join(describe_figures(event, metrics, "", 1), "  ")), 3},
+      {join_figures(describe_figures(event, metrics, "", 1), "  "), 3},
       {fmt::format("lr {:.4g}", event.value("lr", 0.0)), 1},
       {fmt::format("{} samples/s",
                    format_count(static_cast<int64_t>(event.value("samples_per_second", 0.0)))),

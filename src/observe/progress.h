@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -43,9 +44,11 @@ class Progress {
 /// without the less telling fields where it would be longer than `width`.
 std::string describe_step(const Json& event, const Json& metrics, size_t width);
 
-/// "test accuracy 91.05 %", of each figure that an event has of those in `metrics`; "test" is the
-/// prefix of the event's names. A percentage has `digits` digits after the point.
-std::vector<std::string> describe_figures(const Json& event, const Json& metrics,
-                                          const std::string& prefix, int digits);
+/// ("test accuracy", "91.05 %"), of each figure that an event has of those in `metrics`; "test" is
+/// the prefix of the event's names. A percentage has `digits` digits after the point.
+std::vector<std::pair<std::string, std::string>> describe_figures(const Json& event,
+                                                                  const Json& metrics,
+                                                                  const std::string& prefix,
+                                                                  int digits);
 
 }  // namespace lockstep::observe

@@ -7,8 +7,8 @@
 #include <cctype>
 #include <filesystem>
 #include <utility>
-#include <vector>
 
+#include "base/plugin_queue.h"
 #include "data/datasets.h"
 #include "lockstep/error.h"
 #include "model/models.h"
@@ -16,12 +16,6 @@
 
 namespace lockstep {
 namespace {
-
-// Plugins add themselves while libraries are loaded, when nothing may throw: they are called later.
-std::vector<Plugin>& waiting() {
-  static std::vector<Plugin> plugins;
-  return plugins;
-}
 
 void check_name(const std::string& name) {
   const bool good = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -44,11 +38,6 @@ void add(Table& table, Row row) {
 }
 
 }  // namespace
-
-bool add_plugin(Plugin plugin) {
-  waiting().push_back(plugin);
-  return true;
-}
 
 void Registry::add_model(const std::string& name, const std::string& about, MakeModel make) {
   add(model::models(), model::ModelRow{name, about, make});
@@ -73,7 +62,7 @@ std::string last_loader_error() {
 
 void call_waiting() {
   Registry registry;
-  for (const Plugin plugin : std::exchange(waiting(), {})) plugin(registry);
+  for (const Plugin plugin : std::exchange(waiting_plugins(), {})) plugin(registry);
 }
 
 using Build = const char* (*)();
@@ -111,12 +100,12 @@ void load_plugin(const std::string& name) {
     require_same_build(library, name);
     call_waiting();
   } catch (const BadInput& error) {
-    waiting().clear();
+    waiting_plugins().clear();
     const std::string message = error.what();
     if (message.starts_with("--load")) throw;
     throw BadInput("--load {}: {}", name, message);
   } catch (const std::exception& error) {
-    waiting().clear();
+    waiting_plugins().clear();
     throw BadInput("--load {}: failed: {}", name, error.what());
   }
 }

@@ -119,7 +119,7 @@ Outcome Run::to_its_end(const Trainer::Limits& limits) {
     if (limits.stop != nullptr && *limits.stop) step_.request(Request::stop);
     if (limits.regroup != nullptr && *limits.regroup) step_.request(Request::regroup);
     train_one_step();
-    if (limits.after_step) limits.after_step(point_.step);
+    if (limits.steps_done != nullptr) *limits.steps_done = point_.step;
   }
 }
 

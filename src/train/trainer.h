@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -54,8 +53,8 @@ class Trainer {
     int64_t stop_at_step = std::numeric_limits<int64_t>::max();
     /// Set to end after the step under way without a checkpoint, so that workers can meet anew.
     const std::atomic<bool>* regroup = nullptr;
-    /// Hears how many steps are done.
-    std::function<void(int64_t step)> after_step = nullptr;
+    /// Is set to how many steps are done.
+    std::atomic<int64_t>* steps_done = nullptr;
   };
 
   /// Goes on from the folder's newest checkpoint, if it has one, to the recipe's end, or until one

@@ -1,4 +1,4 @@
-#include "train/shard_statistics.h"
+#include "parallel/shard_statistics.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -6,7 +6,7 @@
 #include "base/range.h"
 #include "parallel/worlds.h"
 
-namespace lockstep::train {
+namespace lockstep::parallel {
 namespace {
 
 constexpr int64_t kShards = 7;
@@ -21,12 +21,13 @@ void go_through(const torch::Tensor& x, torch::nn::BatchNorm1d& norm, ShardStati
   for (int64_t shard = shards.begin; shard < shards.end; ++shard) {
     const auto pass = static_cast<int>(shard - shards.begin);
     const Range range = slice(x.size(0), kShards, shard);
-    statistics.begin_pass(pass, x.size(0));
+    statistics.begin_pass(pass);
     if (!range.empty()) norm(x.slice(0, range.begin, range.end));
-    statistics.end_pass(pass);
+    statistics.end_pass(pass, range.empty() ? ShardStatistics::Shard::is_empty
+                                            : ShardStatistics::Shard::has_samples);
   }
   statistics.start();
-  statistics.finish();
+  statistics.finish(std::min(x.size(0), kShards));
 }
 
 // Everyone's buffers after steps of so many samples.
@@ -82,13 +83,14 @@ TEST(ShardStatistics, OfWholeNumbersAloneCountBatchesToo) {
       for (int pass = 0; pass < mine; ++pass) {
         statistics.begin_pass(pass, 2);
         if (first + pass < 2) model.count += 1;
-        statistics.end_pass(pass);
+        statistics.end_pass(pass, range.empty() ? ShardStatistics::Shard::is_empty
+                                                : ShardStatistics::Shard::has_samples);
       }
       statistics.start();
-      statistics.finish();
+      statistics.finish(std::min(x.size(0), kShards));
       EXPECT_EQ(model.count.item<int64_t>(), 1);
     });
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::parallel

@@ -1,4 +1,4 @@
-#include "observe/events.h"
+#include "run/events.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "observe/progress.h"
 #include "temporary_folder.h"
 
-namespace lockstep::observe {
+namespace lockstep::run {
 namespace {
 
 TEST(EventLog, WritesOneObjectALineAndTellsListeners) {
@@ -105,4 +105,4 @@ TEST(Progress, PrintsPlainLinesWhenPipedAndNotOneForEveryStep) {
 }
 
 }  // namespace
-}  // namespace lockstep::observe
+}  // namespace lockstep::run

@@ -1,4 +1,4 @@
-#include "train/run_folder.h"
+#include "run/run_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "lockstep/error.h"
 #include "temporary_folder.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
 
 TEST(RunFolder, RefusesAFolderThatHoldsAnotherRun) {
@@ -41,4 +41,4 @@ TEST(RunFolder, RefusesToResumeWhereThereIsNoRun) {
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::run

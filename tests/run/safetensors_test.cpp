@@ -1,4 +1,4 @@
-#include "train/safetensors.h"
+#include "run/safetensors.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #include "temporary_folder.h"
 
-namespace lockstep::train {
+namespace lockstep::run {
 namespace {
 
 const std::array<float, 6> kValues = {1, 2, 3, 4, 5, 6};
@@ -88,4 +88,4 @@ TEST(Safetensors, RefusesHeadersThatPromiseWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::run

@@ -1,4 +1,4 @@
-#include "cli/control.h"
+#include "run/control.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::cli {
+namespace lockstep::run {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,8 +20,9 @@ fs::path control_file(const fs::path& run) {
 
 }  // namespace
 
-void write_control(const fs::path& run, const elastic::MemberOptions& job) {
-  const std::string text = json{{"host", job.host}, {"port", job.port}, {"key", job.key}}.dump();
+void write_control(const fs::path& run, const ControlAddress& address) {
+  const std::string text =
+      json{{"host", address.host}, {"port", address.port}, {"key", address.key}}.dump();
   remove_control(run);
   const int file = open(control_file(run).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   const bool written =
@@ -36,7 +37,7 @@ void remove_control(const fs::path& run) {
   fs::remove(control_file(run), ignored);
 }
 
-elastic::MemberOptions read_control(const fs::path& run) {
+ControlAddress read_control(const fs::path& run) {
   std::ifstream file(control_file(run));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   try {
@@ -48,4 +49,4 @@ elastic::MemberOptions read_control(const fs::path& run) {
   }
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::run

@@ -9,7 +9,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::cli {
+namespace lockstep {
 
 /// A text that a forked worker leaves for its launcher, as long as a path at most.
 class SharedText {
@@ -34,4 +34,4 @@ class SharedText {
   char* const memory_;
 };
 
-}  // namespace lockstep::cli
+}  // namespace lockstep

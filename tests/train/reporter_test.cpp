@@ -1,4 +1,4 @@
-#include "train/waiting.h"
+#include "train/reporter.h"
 
 #include <gtest/gtest.h>
 

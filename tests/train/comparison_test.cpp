@@ -1,4 +1,4 @@
-#include "train/compare_runs.h"
+#include "run/comparison.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,8 @@
 namespace lockstep::train {
 namespace {
 
+using run::compare_runs;
+using run::Comparison;
 using Result = Comparison::Result;
 
 Recipe with_digests(const TemporaryFolder& folder) {

@@ -1,4 +1,4 @@
-#include "cli/stop_signals.h"
+#include "launch/stop_signals.h"
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
@@ -10,7 +10,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 namespace {
 
 // Signal handlers can reach nothing else.
@@ -53,4 +53,4 @@ int stop_exit_code() {
   return signal_seen == 0 ? 0 : 128 + signal_seen;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace lockstep::cli {
+namespace lockstep::launch {
 
 /// From here on the first Ctrl-C (or SIGTERM) asks this process to stop, and a second one kills it.
 void stop_on_signals();
@@ -14,4 +14,4 @@ int stop_descriptor();
 /// The exit code of who stops because of the signal that came: 130, 143; 0 where none came.
 int stop_exit_code();
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::launch

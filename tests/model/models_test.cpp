@@ -1,4 +1,4 @@
-#include "model/model.h"
+#include "model/models.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
@@ -7,6 +7,7 @@
 
 #include "expect_error.h"
 #include "lockstep/error.h"
+#include "some_models.h"
 
 namespace lockstep::model {
 namespace {
@@ -17,14 +18,10 @@ int64_t parameter_count(const Model& model) {
   return count;
 }
 
-std::shared_ptr<Model> make(const std::string& name, std::vector<int64_t> input = {3, 32, 32}) {
-  return make_model({.name = name, .input = std::move(input)});
-}
-
 TEST(Model, EveryOneMapsABatchToOneScorePerClass) {
-  for (const std::string& name : model_names()) {
-    const auto model = make_model({.name = name, .input = {3, 32, 32}, .classes = 7});
-    EXPECT_EQ(model->forward(torch::rand({2, 3, 32, 32})).sizes().vec(),
+  for (const std::string& name : models().names()) {
+    const auto model = some_model(name, {3, 32, 32}, 7);
+    EXPECT_EQ(model->forward(torch::rand({2, 3, 32, 32})).only().sizes().vec(),
               (std::vector<int64_t>{2, 7}))
         << name;
   }
@@ -32,38 +29,38 @@ TEST(Model, EveryOneMapsABatchToOneScorePerClass) {
 
 // Keras states 34,826 for its convnet; He et al. state 0.27, 0.46, 0.66, 0.85 and 1.7 million.
 TEST(Model, HasThePublishedNumberOfParameters) {
-  EXPECT_EQ(parameter_count(*make("convnet", {1, 28, 28})), 34'826);
-  EXPECT_EQ(parameter_count(*make("logistic", {1, 28, 28})), 7'850);
-  EXPECT_EQ(parameter_count(*make("resnet18")), 11'173'962);
-  EXPECT_EQ(parameter_count(*make("resnet20")), 269'722);
-  EXPECT_EQ(parameter_count(*make("resnet32")), 464'154);
-  EXPECT_EQ(parameter_count(*make("resnet44")), 658'586);
-  EXPECT_EQ(parameter_count(*make("resnet56")), 853'018);
-  EXPECT_EQ(parameter_count(*make("resnet110")), 1'727'962);
+  EXPECT_EQ(parameter_count(*some_model("convnet", {1, 28, 28})), 34'826);
+  EXPECT_EQ(parameter_count(*some_model("logistic", {1, 28, 28})), 7'850);
+  EXPECT_EQ(parameter_count(*some_model("resnet18")), 11'173'962);
+  EXPECT_EQ(parameter_count(*some_model("resnet20")), 269'722);
+  EXPECT_EQ(parameter_count(*some_model("resnet32")), 464'154);
+  EXPECT_EQ(parameter_count(*some_model("resnet44")), 658'586);
+  EXPECT_EQ(parameter_count(*some_model("resnet56")), 853'018);
+  EXPECT_EQ(parameter_count(*some_model("resnet110")), 1'727'962);
 }
 
 TEST(Model, ResNet18UsesTorchvisionsNames) {
-  const auto parameters = make("resnet18")->named_parameters();
+  const auto parameters = some_model("resnet18")->named_parameters();
   for (const char* name :
        {"conv1.weight", "bn1.bias", "layer1.0.conv1.weight", "layer1.1.bn2.weight",
         "layer2.0.downsample.0.weight", "layer4.0.downsample.1.bias", "fc.bias"})
     EXPECT_TRUE(parameters.contains(name)) << name;
   EXPECT_FALSE(parameters.contains("layer1.0.downsample.0.weight"));
-  EXPECT_TRUE(make("resnet18")->named_buffers().contains("layer2.0.bn1.running_mean"));
+  EXPECT_TRUE(some_model("resnet18")->named_buffers().contains("layer2.0.bn1.running_mean"));
 }
 
 TEST(Model, DenseOnesTakeSamplesOfAnyRank) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{5}, {4, 6}, {2, 3, 8, 8}}) {
     std::vector<int64_t> batch = shape;
     batch.insert(batch.begin(), 3);
-    EXPECT_EQ(make("mlp", shape)->forward(torch::rand(batch)).size(0), 3);
-    EXPECT_EQ(make("logistic", shape)->forward(torch::rand(batch)).size(1), 10);
+    EXPECT_EQ(some_model("mlp", shape)->forward(torch::rand(batch)).only().size(0), 3);
+    EXPECT_EQ(some_model("logistic", shape)->forward(torch::rand(batch)).only().size(1), 10);
   }
 }
 
 TEST(Model, InitialWeightsFollowFromTheSeedAlone) {
   const auto weights = [](uint64_t seed) {
-    return make_model({.name = "resnet20", .input = {3, 32, 32}, .seed = seed})
+    return make_model(model_options("resnet20", {3, 32, 32}), seed)
         ->named_parameters()["layer2.0.conv1.weight"];
   };
   const auto first = weights(1);
@@ -78,10 +75,10 @@ struct ScoresAndGradients {
 };
 
 ScoresAndGradients run_once(nn::Kernels kernels, torch::Dtype type, const std::string& name) {
-  const auto model = make_model({.name = name, .input = {3, 32, 32}, .kernels = kernels});
+  const auto model = some_model(name, {3, 32, 32}, 10, kernels);
   model->to(type);
   torch::manual_seed(1);
-  const torch::Tensor scores = model->forward(torch::randn({8, 3, 32, 32}).to(type));
+  const torch::Tensor scores = model->forward(torch::randn({8, 3, 32, 32}).to(type)).only();
   torch::cross_entropy_loss(scores, torch::arange(8)).backward();
   return {scores.detach().to(torch::kFloat64), model->named_parameters()};
 }
@@ -104,10 +101,11 @@ TEST(Model, FusedKernelsGiveLibTorchsScoresAndGradients) {
 
 TEST(Model, TellsWhoServedItsConvolutions) {
   const auto served = [](nn::Kernels kernels) {
-    const auto model = make_model({.name = "resnet20", .input = {3, 32, 32}, .kernels = kernels});
+    const auto model = some_model("resnet20", {3, 32, 32}, 10, kernels);
     model->forward(torch::rand({2, 3, 32, 32}));
     std::map<std::string, std::string> by_layer;
-    for (const LayerKernel& layer : model->kernels()) by_layer[layer.layer] = layer.served_by;
+    for (const Model::LayerKernel& layer : model->kernels())
+      by_layer[layer.layer] = layer.served_by;
     return by_layer;
   };
   auto ours = served(nn::Kernels::fused);
@@ -119,8 +117,9 @@ TEST(Model, TellsWhoServedItsConvolutions) {
 }
 
 TEST(Model, ZeroGammaMakesEveryBlockBeginAsTheIdentity) {
-  const ModelOptions options{.name = "resnet20", .input = {3, 32, 32}, .zero_gamma = true};
-  const auto model = make_model(options);
+  ModelOptions options = model_options("resnet20", {3, 32, 32});
+  options.options = Options({{"zero_gamma", "true"}});
+  const auto model = make_model(options, 1);
   int zeros = 0;
   for (const auto& item : model->named_parameters())
     if (item.key().ends_with("bn2.weight")) {
@@ -131,17 +130,23 @@ TEST(Model, ZeroGammaMakesEveryBlockBeginAsTheIdentity) {
 }
 
 TEST(Model, RefusesAnUnknownNameAndSuggestsOne) {
-  const std::string message = message_of<BadInput>([] { make("resnet200"); });
+  const std::string message = message_of<BadInput>([] { some_model("resnet200"); });
   EXPECT_NE(message.find("did you mean 'resnet20'"), std::string::npos) << message;
+}
+
+TEST(Model, RefusesOptionsThatItDoesNotKnow) {
+  ModelOptions options = model_options("resnet20", {3, 32, 32});
+  options.options = Options({{"zero_gama", "true"}});
+  expect_bad_input([&] { make_model(options, 1); }, {"resnet20", "zero_gama", "zero_gamma"});
 }
 
 TEST(Model, RefusesSamplesThatAreNoImages) {
   EXPECT_NE(message_of<BadInput>([] {
-              make("convnet", {30, 4});
+              some_model("convnet", {30, 4});
             }).find("30 x 4"),
             std::string::npos);
   EXPECT_NE(message_of<BadInput>([] {
-              make("convnet", {28, 28, 1});
+              some_model("convnet", {28, 28, 1});
             }).find("channels_last"),
             std::string::npos);
 }

@@ -5,13 +5,13 @@
 
 #include "train/worker.h"
 
-namespace lockstep::cli {
+namespace lockstep::job {
 
 /// Loads the library that trains, in a thread of its own, from beside this program or from where it
 /// is installed. Throws Error where it is not there or does not fit.
-std::future<train::TrainAsWorker> load_trainer();
+std::future<const train::TrainerLibrary*> load_trainer();
 
 /// Equal for two builds of it that give the same bits.
 std::string trainer_fingerprint();
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::job
