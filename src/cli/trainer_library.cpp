@@ -13,14 +13,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFile = "liblockstep_trainer.so";
+// Of this version, as a program that links it has loaded it.
+constexpr const char* kFile = "liblockstep.so." LOCKSTEP_SOVERSION;
+
+// The library (or program) that this file is linked into.
+fs::path own_path() {
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<const void*>(&load_trainer), &info) == 0)
+    throw Error("cannot find out where the command line was loaded from");
+  return fs::canonical(info.dli_fname);
+}
 
 fs::path library_path() {
-  const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const fs::path& folder : {program, program / LOCKSTEP_LIBRARY_FOLDER})
-    if (fs::exists(folder / kFile)) return folder / kFile;
-  throw Error(fmt::format("{}: not found beside {}, where it is built and installed", kFile,
-                          program.string()));
+  const fs::path path = own_path().parent_path() / kFile;
+  if (!fs::exists(path))
+    throw Error(fmt::format("{}: not found in {}, where it is built and installed", kFile,
+                            path.parent_path().string()));
+  return path;
 }
 
 train::TrainAsWorker load() {
@@ -35,7 +44,10 @@ train::TrainAsWorker load() {
 }  // namespace
 
 std::string trainer_fingerprint() {
-  return digest_file(Digest::Kind::sha256, library_path()).substr(0, 16);
+  Digest both(Digest::Kind::sha256);
+  for (const fs::path& path : {own_path(), library_path()})
+    both.add(digest_file(Digest::Kind::sha256, path));
+  return both.hex().substr(0, 16);
 }
 
 std::future<train::TrainAsWorker> load_trainer() {

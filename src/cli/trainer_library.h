@@ -7,11 +7,11 @@
 
 namespace lockstep::cli {
 
-/// Loads the library that trains, in a thread of its own, from beside this program or from where it
-/// is installed. Throws Error where it is not there or does not fit.
+/// Loads liblockstep, in a thread of its own, from the folder of liblockstep_core. Throws Error
+/// where it is not there or does not fit.
 std::future<train::TrainAsWorker> load_trainer();
 
-/// Equal for two builds of it that give the same bits.
+/// Equal for two builds of both libraries that give the same bits.
 std::string trainer_fingerprint();
 
 }  // namespace lockstep::cli

@@ -40,8 +40,8 @@ struct WorkerTask {
 /// all others.
 observe::Json train_as_worker(const WorkerTask& task);
 
-/// The same, as it is found in the library `lockstep_trainer`: LibTorch takes half a second to
-/// load, which commands that do not train need not wait for.
+/// The same, as it is found in the library `lockstep`: LibTorch takes half a second to load, which
+/// commands that do not train need not wait for.
 using TrainAsWorker = void (*)(const WorkerTask& task, observe::Json& last);
 inline constexpr const char* kTrainAsWorker = "lockstep_train_as_worker";
 
