@@ -9,6 +9,7 @@
 #include "lockstep/ddp.h"
 #include "lockstep/error.h"
 #include "lockstep/gradient_hook.h"
+#include "lockstep/main.h"
 #include "lockstep/sampler.h"
 #include "lockstep/sync_batch_norm.h"
 #include "lockstep/world.h"

@@ -1,0 +1,150 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/nearest.h"
+#include "cli/command.h"
+#include "lockstep/error.h"
+#include "lockstep/main.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int kBadInput = 2;
+
+std::vector<std::string> flags_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name()
+                                     : full_name(*app.get_parent()) + " " + app.get_name();
+}
+
+// Unknown words are kept aside by CLI11 (allow_extras), so that we can say what was meant.
+void refuse_unknown_words(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining();
+  if (words.empty()) return;
+  const std::string& word = words.front();
+  const std::string help = fmt::format("; see {} --help", full_name(app));
+  if (word.starts_with("-"))
+    throw BadInput("unknown flag '{}'{}{}", word, did_you_mean(word, flags_of(app)), help);
+  const std::vector<std::string> commands = commands_of(app);
+  if (!commands.empty())
+    throw BadInput("no such command '{}'{}{}", word, did_you_mean(word, commands), help);
+  if (app.get_name() == "run")
+    throw BadInput(
+        "unexpected word '{}': put -- before the program, as in: lockstep run -n 2 -- {}", word,
+        fmt::join(words, " "));
+  throw BadInput("unexpected word '{}'{}", word, help);
+}
+
+// "--batch: At Most 1 required but received 2" is how CLI11 says that a flag came twice.
+std::string in_our_words(const std::string& complaint) {
+  const size_t twice = complaint.find(": At Most 1 required");
+  if (twice == std::string::npos) return complaint;
+  return fmt::format("{}: given more than once; say which you mean", complaint.substr(0, twice));
+}
+
+// Takes the words after the first -- off: they are somebody else's.
+std::vector<std::string> words_after_dashes(int& argc, char** argv) {
+  char** const end = argv + argc;
+  char** const dashes =
+      std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
+  argc = static_cast<int>(dashes - argv);
+  return dashes == end ? std::vector<std::string>() : std::vector<std::string>(dashes + 1, end);
+}
+
+int run(int argc, char** argv) {
+  const std::vector<std::string> program = words_after_dashes(argc, argv);
+  CLI::App app("Trains deep networks, in C++, on LibTorch.", "lockstep");
+  app.set_version_flag("--version", LOCKSTEP_VERSION);
+  app.footer(
+      "Start with:  lockstep train recipes/fashion-convnet.toml\n"
+      "More about a command:  lockstep COMMAND --help");
+  std::vector<Command> commands = add_data(app);
+  commands.insert(commands.begin(), add_train(app));
+  commands.insert(commands.begin() + 1, add_run(app, program));
+  commands.push_back(add_workers(app));
+  commands.push_back(add_compare(app));
+  commands.push_back(add_bench(app));
+  commands.push_back(add_explain(app));
+  app.require_subcommand(0, 1);
+  app.allow_extras();
+  for (const Command& command : commands) command.app->allow_extras();
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
+  } catch (const CLI::ArgumentMismatch& error) {
+    throw BadInput("{}", in_our_words(error.what()));
+  } catch (const CLI::ParseError& error) {
+    throw BadInput("{}", error.what());
+  }
+  refuse_unknown_words(app);
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    refuse_unknown_words(*command.app);
+    return command.run();
+  }
+  for (const CLI::App* group : app.get_subcommands()) {
+    refuse_unknown_words(*group);
+    fmt::print(stderr, "{}", group->help(full_name(*group)));
+    return kBadInput;
+  }
+  fmt::print(stderr, "{}", app.help());
+  return kBadInput;
+}
+
+// A descriptor that is closed would be given to the next file opened, which then gets our messages.
+void open_standard_descriptors() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor)
+    if (fcntl(descriptor, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDWR));
+}
+
+// fmt::print throws where the terminal is gone; this must not.
+void complain(std::string message) {
+  message.resize(std::min(message.size(), message.find('\n')));  // LibTorch adds a stack trace
+  std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int lockstep::main(int argc, char** argv) {
+  using namespace cli;
+  open_standard_descriptors();
+  try {
+    const int code = run(argc, argv);
+    if (std::fflush(stdout) == 0) return code;
+    complain("stdout cannot be written");
+    return 1;
+  } catch (const Error& error) {
+    complain(error.what());
+    return error.exit_code();
+  } catch (const std::filesystem::filesystem_error& error) {
+    complain(fmt::format("{}: {}", error.path1().string(), error.code().message()));
+    return kBadInput;
+  } catch (const std::exception& error) {
+    complain(fmt::format("unexpected error: {}", error.what()));
+    return 1;
+  }
+}
