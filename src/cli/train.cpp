@@ -22,13 +22,13 @@
 #include "launch/group.h"
 #include "launch/job.h"
 #include "lockstep/error.h"
+#include "net/tcp_rendezvous.h"
 #include "observe/events.h"
 #include "recipe/recipe.h"
 #include "train/run_folder.h"
 #include "train/training_data.h"
 #include "train/worker.h"
 #include "train/worker_count.h"
-#include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::cli {
 namespace {
@@ -73,7 +73,7 @@ int work(const train::WorkerTask& task, train::TrainAsWorker train_as_worker,
   Json last;
   try {
     train_as_worker(task, last);
-  } catch (const transport::Interrupted& error) {
+  } catch (const net::Interrupted& error) {
     tell(error.what());
     return stop_exit_code();
   }
