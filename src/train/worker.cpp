@@ -7,15 +7,15 @@
 #include <variant>
 #include <vector>
 
+#include "base/host.h"
 #include "model/models.h"
+#include "net/tcp_rendezvous.h"
 #include "objective/objectives.h"
 #include "observe/progress.h"
 #include "parallel/world_of.h"
 #include "run/control.h"
 #include "train/plugins.h"
 #include "train/state.h"
-#include "transport/host.h"
-#include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::train {
 
@@ -26,7 +26,7 @@ using run::Outcome;
 
 // Where the others are and how they talk.
 Json about_workers(World& world, const launch::GroupOptions& options) {
-  const std::vector<std::string> hosts = world.gather(transport::host_identity());
+  const std::vector<std::string> hosts = world.gather(host_identity());
   return {{"nodes", std::set<std::string>(hosts.begin(), hosts.end()).size()},
           {"algorithm", launch::algorithm_in_use(options, world.communicator())}};
 }

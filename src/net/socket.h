@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::transport {
+namespace lockstep::net {
 
 /// Owns a file descriptor.
 class Descriptor {
@@ -31,7 +31,7 @@ class Descriptor {
   int number_ = -1;
 };
 
-/// Where to connect to, or where a connection comes from: IPv4 or IPv6, with its port.
+/// An IPv4 or IPv6 address with its port.
 struct Address {
   sockaddr_storage storage = {};
   socklen_t size = 0;
@@ -45,26 +45,30 @@ struct Address {
   bool is_loopback() const;
 };
 
-/// All addresses a name stands for. Throws BadInput when there is no such name; nothing when the
-/// name service does not answer now and may later.
+/// All addresses of a host name. Throws BadInput when there is no such name; empty when the name
+/// service does not answer for the moment.
 std::vector<Address> resolve(const std::string& host, uint16_t port);
 
 /// Listens at `host`:`port`, for IPv4 and IPv6 where the machine has both; at all addresses when
-/// `host` is empty or not this machine's. Throws BadInput when the port is taken.
+/// `host` is empty or not this machine's. Throws BadInput when the port is in use.
 Descriptor listen_at(const std::string& host, uint16_t port);
 
-/// A connection that is being made: writable once it stands or failed. Sets errno when it cannot
-/// even begin.
+/// A port of this machine's loopback interface that is not in use at the moment.
+uint16_t free_port();
+
+/// Begins to connect: the socket becomes writable once that has succeeded or failed. Sets errno
+/// when it cannot even begin.
 Descriptor start_connecting(const Address& to);
-/// How it ended: 0, or an errno.
+/// How that ended: 0, or an errno.
 int connecting_error(int socket);
 
-/// One that came in at a listening socket; sets errno when there is none. Like all sockets here, it
-/// does not block, is not inherited by child processes, and sends at once.
+/// The next connection at a listening socket; sets errno when there is none. Like all sockets here,
+/// it does not block, is not inherited by child processes, and does not delay small messages.
 Descriptor accept_from(int listener);
 
-/// For large messages between processes of one machine.
-void suit_same_machine(int socket);
+/// For large messages between processes of one machine: larger buffers, where the system allows
+/// them.
+void enlarge_buffers(int socket);
 
 Address local_address(int socket);
 Address remote_address(int socket);
@@ -72,23 +76,23 @@ Address remote_address(int socket);
 /// Addresses of this machine's interfaces that are up, loopback last.
 std::vector<std::string> interface_addresses();
 
-/// What one attempt to move bytes came to.
+/// The result of one attempt to send or receive.
 struct Moved {
   size_t bytes = 0;
-  /// The other end closed, or the connection broke: nothing will ever move again.
+  /// The other end closed the connection, or it broke.
   bool closed = false;
-  /// Why it broke; 0 when it was closed in order.
+  /// The errno with which it broke; 0 when it was closed in order.
   int error = 0;
 };
 
-/// As much as goes without waiting. Never raises SIGPIPE.
+/// Move as much as they can without waiting. Never raise SIGPIPE.
 Moved send_some(int socket, std::span<const std::byte> bytes);
 Moved receive_some(int socket, std::span<std::byte> into);
 
-/// Whether there is something to read, without waiting; never for -1.
+/// Whether there is something to read now; false for descriptor -1.
 bool is_readable(int descriptor);
 
-/// Waits until something happens at one of `waits` or `seconds` have passed.
+/// Waits until one of `waits` is ready or `seconds` have passed.
 void wait_for(std::span<pollfd> waits, double seconds);
 
-}  // namespace lockstep::transport
+}  // namespace lockstep::net

@@ -1,4 +1,4 @@
-#include "transport/tcp/handshake.h"
+#include "net/handshake.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "lockstep/error.h"
-#include "transport/tcp/bytes.h"
-#include "transport/tcp/socket.h"
+#include "net/bytes.h"
+#include "net/socket.h"
 
-namespace lockstep::transport {
+namespace lockstep::net {
 namespace {
 
 Proof prove(std::string_view role, const std::string& key, const Challenge& challenge,
@@ -40,14 +40,14 @@ bool send_whole(int socket, const std::string& frame) {
 
 // Reads on until `size` bytes are there.
 template <size_t N>
-Progress fill(int socket, std::array<std::byte, N>& into, size_t& have, size_t size) {
+HandshakeStatus fill(int socket, std::array<std::byte, N>& into, size_t& have, size_t size) {
   while (have < size) {
     const Moved moved = receive_some(socket, std::span(into).subspan(have, size - have));
-    if (moved.closed) return Progress::failed;
-    if (moved.bytes == 0) return Progress::going;
+    if (moved.closed) return HandshakeStatus::failed;
+    if (moved.bytes == 0) return HandshakeStatus::pending;
     have += moved.bytes;
   }
-  return Progress::done;
+  return HandshakeStatus::done;
 }
 
 }  // namespace
@@ -60,102 +60,103 @@ Nonce random_nonce() {
   return nonce;
 }
 
-Proof guest_proof(const std::string& key, const Challenge& challenge, const Answer& answer) {
-  return prove("lockstep guest 1", key, challenge, answer);
+Proof client_proof(const std::string& key, const Challenge& challenge, const Answer& answer) {
+  return prove("lockstep client 1", key, challenge, answer);
 }
 
-Proof host_proof(const std::string& key, const Challenge& challenge, const Answer& answer) {
-  return prove("lockstep host 1", key, challenge, answer);
+Proof server_proof(const std::string& key, const Challenge& challenge, const Answer& answer) {
+  return prove("lockstep server 1", key, challenge, answer);
 }
 
 bool same(const Proof& a, const Proof& b) {
   return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-HostHandshake::HostHandshake(const std::string& key, const Expects& expects)
+ServerHandshake::ServerHandshake(const std::string& key, const Expects& expects)
     : key_(&key), expects_(&expects), challenge_{random_nonce()} {}
 
-Progress HostHandshake::fail(const char* trouble) {
-  trouble_ = trouble;
-  return Progress::failed;
+HandshakeStatus ServerHandshake::fail(const char* error) {
+  error_ = error;
+  return HandshakeStatus::failed;
 }
 
-Progress HostHandshake::challenge(int socket) {
-  return send_whole(socket, encode(challenge_)) ? Progress::going : fail("hung up");
+HandshakeStatus ServerHandshake::challenge(int socket) {
+  return send_whole(socket, encode(challenge_)) ? HandshakeStatus::pending : fail("hung up");
 }
 
-Progress HostHandshake::advance(int socket) {
-  const Progress read = fill(socket, arrived_, arrived_bytes_, kAnswerBytes);
-  if (read == Progress::failed) return fail("hung up");
-  if (read == Progress::going) return read;
+HandshakeStatus ServerHandshake::advance(int socket) {
+  const HandshakeStatus read = fill(socket, arrived_, arrived_bytes_, kAnswerBytes);
+  if (read == HandshakeStatus::failed) return fail("hung up");
+  if (read == HandshakeStatus::pending) return read;
   const std::optional<Answer> answer = parse_answer(arrived_);
   return answer ? judge(socket, *answer) : fail("does not speak Lockstep's protocol");
 }
 
-Progress HostHandshake::judge(int socket, const Answer& answer) {
+HandshakeStatus ServerHandshake::judge(int socket, const Answer& answer) {
   refused_ = true;
-  if (!same(answer.proof, guest_proof(*key_, challenge_, answer))) {
+  if (!same(answer.proof, client_proof(*key_, challenge_, answer))) {
     send_whole(socket, encode(Reply{.verdict = Verdict::wrong_key}));
     return fail("has another job key (LOCKSTEP_JOB_KEY)");
   }
   if (!(*expects_)(answer.identity)) {
     send_whole(socket, encode(Reply{.verdict = Verdict::not_expected}));
-    return fail("has the job key, but is not expected here: left over from another job?");
+    return fail("has the job key, but is not expected here; it may be left over from another job");
   }
   refused_ = false;
-  const Reply reply{.verdict = Verdict::welcome, .proof = host_proof(*key_, challenge_, answer)};
+  const Reply reply{.verdict = Verdict::welcome, .proof = server_proof(*key_, challenge_, answer)};
   if (!send_whole(socket, encode(reply))) return fail("hung up");
   answer_ = answer;
-  return Progress::done;
+  return HandshakeStatus::done;
 }
 
-GuestHandshake::GuestHandshake(std::string key, const Identity& identity)
+ClientHandshake::ClientHandshake(std::string key, const Identity& identity)
     : key_(std::move(key)), answer_{.identity = identity, .nonce = random_nonce()} {}
 
-Progress GuestHandshake::fail(const char* trouble) {
-  trouble_ = trouble;
-  return Progress::failed;
+HandshakeStatus ClientHandshake::fail(const char* error) {
+  error_ = error;
+  return HandshakeStatus::failed;
 }
 
-Progress GuestHandshake::advance(int socket) {
+HandshakeStatus ClientHandshake::advance(int socket) {
   if (!answered_) {
-    const Progress read = fill(socket, arrived_, arrived_bytes_, kChallengeBytes);
-    if (read == Progress::failed) return fail("hung up before the handshake");
-    if (read == Progress::going) return read;
-    if (answer_challenge(socket) == Progress::failed) return Progress::failed;
+    const HandshakeStatus read = fill(socket, arrived_, arrived_bytes_, kChallengeBytes);
+    if (read == HandshakeStatus::failed) return fail("hung up before the handshake");
+    if (read == HandshakeStatus::pending) return read;
+    if (answer_challenge(socket) == HandshakeStatus::failed) return HandshakeStatus::failed;
   }
-  const Progress read = fill(socket, arrived_, arrived_bytes_, kReplyBytes);
-  if (read == Progress::failed) return fail("hung up during the handshake");
-  return read == Progress::going ? read : check_reply();
+  const HandshakeStatus read = fill(socket, arrived_, arrived_bytes_, kReplyBytes);
+  if (read == HandshakeStatus::failed) return fail("hung up during the handshake");
+  return read == HandshakeStatus::pending ? read : check_reply();
 }
 
-Progress GuestHandshake::answer_challenge(int socket) {
+HandshakeStatus ClientHandshake::answer_challenge(int socket) {
   const std::optional<Challenge> challenge =
       parse_challenge(std::span(arrived_).first(kChallengeBytes));
   if (!challenge) {
     refused_ = true;
-    return fail("is another program, or another version of Lockstep");
+    return fail("is another program or another version of Lockstep");
   }
   challenge_ = *challenge;
-  answer_.proof = guest_proof(key_, challenge_, answer_);
+  answer_.proof = client_proof(key_, challenge_, answer_);
   if (!send_whole(socket, encode(answer_))) return fail("hung up during the handshake");
   answered_ = true;
   arrived_bytes_ = 0;
-  return Progress::going;
+  return HandshakeStatus::pending;
 }
 
-Progress GuestHandshake::check_reply() {
+HandshakeStatus ClientHandshake::check_reply() {
   const std::optional<Reply> reply = parse_reply(arrived_);
   refused_ = true;
-  if (!reply) return fail("is another program, or another version of Lockstep");
+  if (!reply) return fail("is another program or another version of Lockstep");
   if (reply->verdict == Verdict::wrong_key)
-    return fail(key_.empty() ? "has a job key, and LOCKSTEP_JOB_KEY is not set here"
-                             : "has another job key: LOCKSTEP_JOB_KEY must be the same everywhere");
+    return fail(key_.empty()
+                    ? "requires a job key, and LOCKSTEP_JOB_KEY is not set here"
+                    : "has another job key: LOCKSTEP_JOB_KEY must be the same on all workers");
   if (reply->verdict == Verdict::not_expected) return fail("does not expect this worker");
-  if (!same(reply->proof, host_proof(key_, challenge_, answer_)))
+  if (!same(reply->proof, server_proof(key_, challenge_, answer_)))
     return fail("does not know the job key");
   refused_ = false;
-  return Progress::done;
+  return HandshakeStatus::done;
 }
 
-}  // namespace lockstep::transport
+}  // namespace lockstep::net

@@ -1,14 +1,14 @@
-#include "transport/tcp/frame_link.h"
+#include "net/frame_link.h"
 
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <utility>
 
-namespace lockstep::transport {
+namespace lockstep::net {
 namespace {
 
-// Memory grows by what has really come, not by what a header promises.
+// Memory grows by what has arrived, not by what a header announces.
 constexpr size_t kPiece = 65536;
 
 }  // namespace
@@ -71,4 +71,4 @@ pollfd FrameLink::waits_for() const {
           .events = static_cast<short>(POLLIN | (sending ? POLLOUT : 0))};
 }
 
-}  // namespace lockstep::transport
+}  // namespace lockstep::net

@@ -13,7 +13,7 @@
 
 #include "base/deadline.h"
 
-namespace lockstep::transport {
+namespace lockstep {
 
 /// A forked process that runs a function, and says lines to its parent.
 class ChildProcess {
@@ -75,4 +75,4 @@ class ChildProcess {
   std::string text_;
 };
 
-}  // namespace lockstep::transport
+}  // namespace lockstep

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "transport/tcp/socket.h"
-#include "transport/tcp/wire.h"
+#include "net/socket.h"
+#include "net/wire.h"
 
-namespace lockstep::transport {
+namespace lockstep::net {
 
 struct Frame {
   FrameKind kind;
@@ -17,24 +17,23 @@ struct Frame {
   Bytes bytes() const { return std::as_bytes(std::span(payload)); }
 };
 
-/// Frames over a connection that has passed its handshake. Never waits.
+/// Sends and receives frames over a connection that has passed its handshake. Never waits.
 class FrameLink {
  public:
   explicit FrameLink(Descriptor socket) : socket_(std::move(socket)) {}
 
-  /// Queues a frame and sends what goes.
+  /// Queues a frame and sends as much as the socket takes.
   void send(FrameKind kind, const std::string& payload);
   /// True when nothing is left to send.
   bool flush();
 
-  /// The next whole frame that has come, if any.
+  /// The next whole frame that has arrived, if any.
   std::optional<Frame> receive();
 
-  /// The other end hung up, or sent what is no frame: nothing more will come.
+  /// The other end closed the connection or sent malformed bytes: nothing more will arrive.
   bool closed() const { return closed_; }
 
-  /// Says that nothing more will be sent, so that the other end can read all before it sees the
-  /// end.
+  /// Closes this end for sending: the other end reads what was sent, then sees the end.
   void finish();
 
   int descriptor() const { return socket_.get(); }
@@ -52,4 +51,4 @@ class FrameLink {
   bool closed_ = false;
 };
 
-}  // namespace lockstep::transport
+}  // namespace lockstep::net

@@ -1,4 +1,4 @@
-#include "transport/host.h"
+#include "base/host.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace lockstep::transport {
+namespace lockstep {
 namespace {
 
 std::string namespace_of(const char* link) {
@@ -47,4 +47,4 @@ std::vector<int> allowed_processors() {
   return processors;
 }
 
-}  // namespace lockstep::transport
+}  // namespace lockstep

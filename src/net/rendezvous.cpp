@@ -1,9 +1,9 @@
-#include "transport/rendezvous.h"
+#include "net/rendezvous.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace lockstep::transport {
+namespace lockstep::net {
 
 GroupRendezvous::GroupRendezvous(Rendezvous& parent, std::vector<int> members)
     : parent_(parent),
@@ -19,4 +19,4 @@ std::vector<std::string> GroupRendezvous::gather(const std::string& text) {
   return ours;
 }
 
-}  // namespace lockstep::transport
+}  // namespace lockstep::net

@@ -1,4 +1,4 @@
-#include "transport/tcp/tcp_rendezvous.h"
+#include "net/tcp_rendezvous.h"
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
@@ -8,27 +8,27 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "child_process.h"
 #include "expect_error.h"
-#include "transport/child_process.h"
-#include "transport/tcp/dial.h"
-#include "transport/tcp/frame_link.h"
-#include "transport/tcp_worlds.h"
+#include "net/dial.h"
+#include "net/frame_link.h"
+#include "net/worlds.h"
 
-namespace lockstep::transport {
+namespace lockstep::net {
 namespace {
 
 TEST(TcpRendezvous, GathersEveryonesTextInWorldsOfOneToFive) {
   for (int world = 1; world <= 5; ++world) {
     const uint16_t port = free_port();
     expect_nothing(play(world, [&](int rank) {
-      const auto meeting = meet_over_tcp(meeting_of(rank, world, port));
-      EXPECT_EQ(meeting->rank(), rank);
-      EXPECT_EQ(meeting->world_size(), world);
+      const auto rendezvous = rendezvous_over_tcp(rendezvous_options(rank, world, port));
+      EXPECT_EQ(rendezvous->rank(), rank);
+      EXPECT_EQ(rendezvous->world_size(), world);
       for (int round = 0; round < 3; ++round) {
         const auto text = [&](int of) {
           return std::string(static_cast<size_t>(of * 100000), 'x') + std::to_string(of + round);
         };
-        const std::vector<std::string> texts = meeting->gather(text(rank));
+        const std::vector<std::string> texts = rendezvous->gather(text(rank));
         ASSERT_EQ(texts.size(), static_cast<size_t>(world));
         for (int of = 0; of < world; ++of) EXPECT_EQ(texts[static_cast<size_t>(of)], text(of));
       }
@@ -36,43 +36,43 @@ TEST(TcpRendezvous, GathersEveryonesTextInWorldsOfOneToFive) {
   }
 }
 
-TEST(TcpRendezvous, MeetsOverIpv6OrNamesTheAddressThatIsNotThere) {
+TEST(TcpRendezvous, WorksOverIpv6OrNamesTheAddressThatIsNotThere) {
   const std::vector<std::string> addresses = interface_addresses();
   const uint16_t port = free_port();
   if (std::find(addresses.begin(), addresses.end(), "::1") == addresses.end()) {
-    Meeting meeting = meeting_of(1, 2, port, 0.2);
-    meeting.host = "::1";
-    EXPECT_TRUE(has(message_of<Timeout>([&] { meet_over_tcp(meeting); }), "::1"));
+    TcpRendezvousOptions options = rendezvous_options(1, 2, port, 0.2);
+    options.host = "::1";
+    EXPECT_TRUE(has(message_of<Timeout>([&] { rendezvous_over_tcp(options); }), "::1"));
     return;
   }
   expect_nothing(play(2, [&](int rank) {
-    Meeting meeting = meeting_of(rank, 2, port);
-    meeting.host = "::1";
-    EXPECT_EQ(meet_over_tcp(meeting)->gather("hello").size(), 2U);
+    TcpRendezvousOptions options = rendezvous_options(rank, 2, port);
+    options.host = "::1";
+    EXPECT_EQ(rendezvous_over_tcp(options)->gather("hello").size(), 2U);
   }));
 }
 
 TEST(TcpRendezvous, APortInUseIsNamedWithWhatToDo) {
   const Descriptor taken = listen_at("127.0.0.1", 0);
   const uint16_t port = local_address(taken.get()).port();
-  expect_bad_input([&] { meet_over_tcp(meeting_of(0, 2, port)); },
+  expect_bad_input([&] { rendezvous_over_tcp(rendezvous_options(0, 2, port)); },
                    {"127.0.0.1:" + std::to_string(port), "in use", "choose another port"});
 }
 
-TEST(TcpRendezvous, AMasterThatIsNotThereIsATimeoutThatNamesAddressAndCause) {
+TEST(TcpRendezvous, AMissingRankZeroIsATimeoutThatNamesAddressAndCause) {
   const uint16_t port = free_port();
   const std::string message =
-      message_of<Timeout>([&] { meet_over_tcp(meeting_of(1, 2, port, 0.2)); });
+      message_of<Timeout>([&] { rendezvous_over_tcp(rendezvous_options(1, 2, port, 0.2)); });
   EXPECT_TRUE(has(message, "127.0.0.1:" + std::to_string(port))) << message;
   EXPECT_TRUE(has(message, "Connection refused")) << message;
 }
 
 TEST(TcpRendezvous, AHostThatDoesNotExistIsBadInput) {
-  Meeting meeting = meeting_of(1, 2, 29500);
-  meeting.host = "no-such-host.invalid";
+  TcpRendezvousOptions options = rendezvous_options(1, 2, 29500);
+  options.host = "no-such-host.invalid";
   try {
-    meeting.seconds = 0.5;
-    meet_over_tcp(meeting);
+    options.timeout_seconds = 0.5;
+    rendezvous_over_tcp(options);
     FAIL();
   } catch (const BadInput& error) {
     EXPECT_TRUE(has(error.what(), "no-such-host.invalid")) << error.what();
@@ -86,16 +86,16 @@ TEST(TcpRendezvous, EndsAtOnceWhenThisWorkerIsAskedToStop) {
   const Descriptor asked(eventfd(1, EFD_CLOEXEC));
   const Stopwatch watch;
   for (const int rank : {0, 1}) {
-    Meeting meeting = meeting_of(rank, 2, port, 60);
-    meeting.stop = asked.get();
-    const std::string message = message_of<Interrupted>([&] { meet_over_tcp(meeting); });
+    TcpRendezvousOptions options = rendezvous_options(rank, 2, port, 60);
+    options.stop = asked.get();
+    const std::string message = message_of<Interrupted>([&] { rendezvous_over_tcp(options); });
     EXPECT_TRUE(has(message, fmt::format("interrupted while waiting for rank {}", 1 - rank)))
         << message;
   }
   EXPECT_LT(watch.seconds(), 5);
 }
 
-TEST(TcpRendezvous, EndsForThoseWhoCameWhenRankZeroIsAskedToStop) {
+TEST(TcpRendezvous, EndsOnAllConnectedRanksWhenRankZeroIsAskedToStop) {
   const uint16_t port = free_port();
   const Descriptor asked(eventfd(0, EFD_CLOEXEC));
   std::thread asks([&] {
@@ -103,68 +103,69 @@ TEST(TcpRendezvous, EndsForThoseWhoCameWhenRankZeroIsAskedToStop) {
     eventfd_write(asked.get(), 1);
   });
   const auto thrown = play(2, [&](int rank) {
-    Meeting meeting = meeting_of(rank, 3, port, 60);
-    if (rank == 0) meeting.stop = asked.get();
-    meet_over_tcp(meeting);
+    TcpRendezvousOptions options = rendezvous_options(rank, 3, port, 60);
+    if (rank == 0) options.stop = asked.get();
+    rendezvous_over_tcp(options);
   });
   asks.join();
   EXPECT_TRUE(has(message_of<Interrupted>([&] { rethrow(thrown[0]); }), "waiting for rank 2"));
   EXPECT_TRUE(has(message_of<PeerLost>([&] { rethrow(thrown[1]); }), "rank 0 was interrupted"));
 }
 
-TEST(TcpRendezvous, TurnsAwayRanksThatCannotBeAndGoesOn) {
+TEST(TcpRendezvous, RefusesRanksThatAreOutOfRangeAndGoesOn) {
   const uint16_t port = free_port();
   std::vector<std::string> log;
-  std::latch came(1);
+  std::latch refused(1);
   const auto thrown = play(3, [&](int i) {
-    Meeting meeting = meeting_of(i == 2 ? 1 : 0, 2, port);
-    if (i == 0) meeting.log = [&](const std::string& line) { log.push_back(line); };
-    if (i == 1) {  // believes in the same world, and says it is rank 9
-      Dial dial({"127.0.0.1"}, port, "a key", {.from = 9, .purpose = Purpose::rendezvous},
+    TcpRendezvousOptions options = rendezvous_options(i == 2 ? 1 : 0, 2, port);
+    if (i == 0) options.log = [&](const std::string& line) { log.push_back(line); };
+    if (i == 1) {  // has the same world size, and rank 9
+      Dial dial({"127.0.0.1"}, port, "a key", {.from = 9, .kind = ConnectionKind::rendezvous},
                 Dial::WhenRefused::give_up);
       while (!dial.advance()) {
         pollfd wait = dial.waits_for();
-        wait_for({&wait, 1}, dial.patience());
+        wait_for({&wait, 1}, dial.seconds_to_next());
       }
       FrameLink link(dial.take());
-      link.send(
-          FrameKind::join,
-          encode(Join{.world = 2, .pid = 1, .milliseconds_left = 10'000, .host = "elsewhere"}));
+      link.send(FrameKind::join,
+                encode(Join{
+                    .world_size = 2, .pid = 1, .milliseconds_left = 10'000, .host = "elsewhere"}));
       while (!link.receive() && !link.closed()) {
         pollfd wait = link.waits_for();
         wait_for({&wait, 1}, 1);
       }
-      came.count_down();
+      refused.count_down();
       return;
     }
-    if (i == 2) came.wait();
-    meet_over_tcp(meeting);
+    if (i == 2) refused.wait();
+    rendezvous_over_tcp(options);
   });
   expect_nothing(thrown);
   ASSERT_EQ(log.size(), 1U);
-  EXPECT_TRUE(has(log[0], "turned rank 9 (elsewhere, pid 1) away: ranks of this job are 0 to 1"))
+  EXPECT_TRUE(has(log[0], "refused rank 9 (elsewhere, pid 1): ranks of this job are 0 to 1"))
       << log[0];
 }
 
-TEST(TcpRendezvous, SaysAtOnceWhereAWorkerWithAnotherKeyCameFrom) {
+TEST(TcpRendezvous, LogsTheAddressOfAWorkerWithAnotherKeyAtOnce) {
   const uint16_t port = free_port();
   std::vector<std::string> log;
   play(2, [&](int rank) {
-    Meeting meeting = meeting_of(rank, 2, port, 1);
-    if (rank == 0) meeting.log = [&](const std::string& line) { log.push_back(line); };
-    if (rank == 1) meeting.key = "another key";
-    meet_over_tcp(meeting);
+    TcpRendezvousOptions options = rendezvous_options(rank, 2, port, 1);
+    if (rank == 0) options.log = [&](const std::string& line) { log.push_back(line); };
+    if (rank == 1) options.key = "another key";
+    rendezvous_over_tcp(options);
   });
   ASSERT_FALSE(log.empty());
-  EXPECT_TRUE(has(log[0], "turned away a worker at 127.0.0.1:")) << log[0];
+  EXPECT_TRUE(has(log[0], "refused a worker at 127.0.0.1:")) << log[0];
   EXPECT_TRUE(has(log[0], "another job key")) << log[0];
 }
 
-TEST(TcpRendezvous, MissingRanksAreNamedOnAllThatCame) {
+TEST(TcpRendezvous, NamesMissingRanksOnAllConnectedRanks) {
   const uint16_t port = free_port();
   const std::vector<int> present = {0, 2};
-  const auto thrown = play(
-      2, [&](int i) { meet_over_tcp(meeting_of(present[static_cast<size_t>(i)], 4, port, 0.5)); });
+  const auto thrown = play(2, [&](int i) {
+    rendezvous_over_tcp(rendezvous_options(present[static_cast<size_t>(i)], 4, port, 0.5));
+  });
   for (const std::exception_ptr& one : thrown) {
     try {
       rethrow(one);
@@ -177,12 +178,11 @@ TEST(TcpRendezvous, MissingRanksAreNamedOnAllThatCame) {
 
 TEST(TcpRendezvous, ARankThatDoesNotGatherIsNamedOnAllOthers) {
   const uint16_t port = free_port();
-  std::vector<std::unique_ptr<Rendezvous>> meetings(3);
+  std::vector<std::unique_ptr<Rendezvous>> all(3);
   expect_nothing(play(3, [&](int rank) {
-    meetings[static_cast<size_t>(rank)] = meet_over_tcp(meeting_of(rank, 3, port, 0.5));
+    all[static_cast<size_t>(rank)] = rendezvous_over_tcp(rendezvous_options(rank, 3, port, 0.5));
   }));
-  const auto thrown =
-      play(2, [&](int rank) { meetings[static_cast<size_t>(rank)]->gather("here"); });
+  const auto thrown = play(2, [&](int rank) { all[static_cast<size_t>(rank)]->gather("here"); });
   for (const std::exception_ptr& one : thrown) {
     try {
       rethrow(one);
@@ -193,36 +193,37 @@ TEST(TcpRendezvous, ARankThatDoesNotGatherIsNamedOnAllOthers) {
   }
 }
 
-TEST(TcpRendezvous, TwoWorkersWithOneRankAreAMismatchForAllThatCame) {
+TEST(TcpRendezvous, TwoWorkersWithOneRankAreAMismatchOnAllConnectedRanks) {
   const uint16_t port = free_port();
   const std::vector<int> ranks = {0, 1, 1};
-  const auto thrown =
-      play(3, [&](int i) { meet_over_tcp(meeting_of(ranks[static_cast<size_t>(i)], 4, port)); });
+  const auto thrown = play(3, [&](int i) {
+    rendezvous_over_tcp(rendezvous_options(ranks[static_cast<size_t>(i)], 4, port));
+  });
   for (const std::exception_ptr& one : thrown) {
     const std::string message = message_of<Mismatch>([&] { rethrow(one); });
-    EXPECT_TRUE(has(message, "two workers say they are rank 1")) << message;
+    EXPECT_TRUE(has(message, "two workers have rank 1")) << message;
   }
 }
 
-TEST(TcpRendezvous, WhoComesWithATakenRankAfterAllHaveMetIsRefusedAlone) {
+TEST(TcpRendezvous, AWorkerWithATakenRankIsRefusedAloneOnceAllHaveConnected) {
   const uint16_t port = free_port();
-  std::vector<std::unique_ptr<Rendezvous>> meetings(2);
+  std::vector<std::unique_ptr<Rendezvous>> all(2);
   expect_nothing(play(2, [&](int rank) {
-    meetings[static_cast<size_t>(rank)] = meet_over_tcp(meeting_of(rank, 2, port));
+    all[static_cast<size_t>(rank)] = rendezvous_over_tcp(rendezvous_options(rank, 2, port));
   }));
   expect_nothing(play(2, [&](int rank) {
     if (rank == 1) {
-      EXPECT_THROW(meet_over_tcp(meeting_of(1, 2, port)), Mismatch);
+      EXPECT_THROW(rendezvous_over_tcp(rendezvous_options(1, 2, port)), Mismatch);
     }
-    EXPECT_EQ(meetings[static_cast<size_t>(rank)]->gather("here").size(), 2U);
+    EXPECT_EQ(all[static_cast<size_t>(rank)]->gather("here").size(), 2U);
   }));
 }
 
-TEST(TcpRendezvous, DifferentWorldSizesAreAMismatchForAllThatCame) {
+TEST(TcpRendezvous, DifferentWorldSizesAreAMismatchOnAllConnectedRanks) {
   const uint16_t port = free_port();
   const std::vector<int> worlds = {4, 4, 3};
   const auto thrown = play(3, [&](int rank) {
-    meet_over_tcp(meeting_of(rank, worlds[static_cast<size_t>(rank)], port, 1));
+    rendezvous_over_tcp(rendezvous_options(rank, worlds[static_cast<size_t>(rank)], port, 1));
   });
   int told = 0;
   for (const std::exception_ptr& one : thrown) {
@@ -233,16 +234,17 @@ TEST(TcpRendezvous, DifferentWorldSizesAreAMismatchForAllThatCame) {
       EXPECT_TRUE(has(error.what(), "world of 3")) << error.what();
       EXPECT_TRUE(has(error.what(), "world of 4")) << error.what();
       ++told;
-    } catch (const Timeout&) {  // came when rank 0 had gone already
+    } catch (const Timeout&) {  // connected after rank 0 had given up
     }
   }
   EXPECT_GE(told, 2);
 }
 
 TEST(TcpRendezvous, ARankOutOfRangeIsBadInput) {
-  expect_bad_input([] { meet_over_tcp(meeting_of(3, 3, 29500)); }, {"rank 3", "0 to 2"});
-  expect_bad_input([] { meet_over_tcp(meeting_of(-1, 3, 29500)); }, {"rank -1"});
-  expect_bad_input([] { meet_over_tcp(meeting_of(0, 0, 29500)); }, {"world size 0"});
+  expect_bad_input([] { rendezvous_over_tcp(rendezvous_options(3, 3, 29500)); },
+                   {"rank 3", "0 to 2"});
+  expect_bad_input([] { rendezvous_over_tcp(rendezvous_options(-1, 3, 29500)); }, {"rank -1"});
+  expect_bad_input([] { rendezvous_over_tcp(rendezvous_options(0, 0, 29500)); }, {"world size 0"});
 }
 
 TEST(TcpRendezvous, ARankThatDiesWhileOthersWaitIsNamedOnAll) {
@@ -250,21 +252,21 @@ TEST(TcpRendezvous, ARankThatDiesWhileOthersWaitIsNamedOnAll) {
   const auto joins = [&](int rank) {
     return [=](const ChildProcess::Say& say) {
       try {
-        const auto meeting = meet_over_tcp(meeting_of(rank, 3, port));
-        say("met");
+        const auto rendezvous = rendezvous_over_tcp(rendezvous_options(rank, 3, port));
+        say("connected");
         if (rank == 2) pause();
-        meeting->gather("here");
+        rendezvous->gather("here");
       } catch (const PeerLost& error) {
         say(fmt::format("lost {}: {}", error.rank(), error.what()));
       }
     };
   };
-  ChildProcess host(joins(0));
-  ChildProcess guest(joins(1));
+  ChildProcess rank_0(joins(0));
+  ChildProcess other(joins(1));
   ChildProcess victim(joins(2));
-  for (ChildProcess* one : {&host, &guest, &victim}) ASSERT_EQ(one->line(), "met");
+  for (ChildProcess* one : {&rank_0, &other, &victim}) ASSERT_EQ(one->line(), "connected");
   victim.send(SIGKILL);
-  for (ChildProcess* one : {&host, &guest}) {
+  for (ChildProcess* one : {&rank_0, &other}) {
     const std::string line = one->line();
     EXPECT_TRUE(line.starts_with("lost 2: rank 2 (")) << line;
     EXPECT_TRUE(has(line, std::to_string(victim.pid()))) << line;
@@ -273,16 +275,16 @@ TEST(TcpRendezvous, ARankThatDiesWhileOthersWaitIsNamedOnAll) {
 
 TEST(TcpRendezvous, WhenRankZeroDiesTheOthersAreTold) {
   const uint16_t port = free_port();
-  ChildProcess host([&](const ChildProcess::Say& say) {
-    const auto meeting = meet_over_tcp(meeting_of(0, 2, port));
-    say("met");
+  ChildProcess rank_0([&](const ChildProcess::Say& say) {
+    const auto rendezvous = rendezvous_over_tcp(rendezvous_options(0, 2, port));
+    say("connected");
     pause();
   });
-  const auto meeting = meet_over_tcp(meeting_of(1, 2, port));
-  ASSERT_EQ(host.line(), "met");
-  host.send(SIGKILL);
-  EXPECT_THROW(meeting->gather("here"), PeerLost);
+  const auto rendezvous = rendezvous_over_tcp(rendezvous_options(1, 2, port));
+  ASSERT_EQ(rank_0.line(), "connected");
+  rank_0.send(SIGKILL);
+  EXPECT_THROW(rendezvous->gather("here"), PeerLost);
 }
 
 }  // namespace
-}  // namespace lockstep::transport
+}  // namespace lockstep::net

@@ -1,4 +1,4 @@
-#include "transport/tcp/dial.h"
+#include "net/dial.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -7,15 +7,15 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::transport {
+namespace lockstep::net {
 namespace {
 
-constexpr double kFirstRest = 0.01;
-constexpr double kLongestRest = 0.5;
+constexpr double kFirstPause = 0.01;
+constexpr double kLongestPause = 0.5;
 constexpr double kFirstAttempt = 1;
 constexpr double kLongestAttempt = 30;
-// More than a doorman gives strangers, so that it is he who decides.
-constexpr double kAnswerSeconds = 4;
+// Longer than an acceptor waits, so that it is the acceptor that decides.
+constexpr double kServerSeconds = 4;
 
 }  // namespace
 
@@ -26,24 +26,24 @@ Dial::Dial(std::vector<std::string> hosts, uint16_t port, std::string key, const
       key_(std::move(key)),
       identity_(identity),
       when_refused_(when_refused),
-      rest_seconds_(kFirstRest),
+      pause_seconds_(kFirstPause),
       attempt_seconds_(kFirstAttempt) {}
 
 pollfd Dial::waits_for() const {
   if (state_ == State::connecting) return {.fd = socket_.get(), .events = POLLOUT};
-  if (state_ == State::shaking) return {.fd = socket_.get(), .events = POLLIN};
+  if (state_ == State::handshaking) return {.fd = socket_.get(), .events = POLLIN};
   return {.fd = -1};
 }
 
 bool Dial::advance() {
   bool moved = true;
   while (moved && state_ != State::done) {
-    if (state_ == State::resting)
+    if (state_ == State::pausing)
       moved = wake_.passed() && dial_next();
     else if (state_ == State::connecting)
       moved = finish_connecting();
     else
-      moved = shake();
+      moved = advance_handshake();
   }
   return state_ == State::done;
 }
@@ -72,41 +72,41 @@ bool Dial::finish_connecting() {
   // The kernel may connect a socket to itself when it dials a free port of its own machine.
   if (local_address(socket_.get()).text() == remote_address(socket_.get()).text())
     return fail(std::strerror(ECONNREFUSED));
-  state_ = State::shaking;
-  wake_ = Deadline::in(kAnswerSeconds);
+  state_ = State::handshaking;
+  wake_ = Deadline::in(kServerSeconds);
   handshake_.emplace(key_, identity_);
   return true;
 }
 
-bool Dial::shake() {
-  const Progress progress = handshake_->advance(socket_.get());
-  if (progress == Progress::done) {
+bool Dial::advance_handshake() {
+  const HandshakeStatus status = handshake_->advance(socket_.get());
+  if (status == HandshakeStatus::done) {
     state_ = State::done;
     return true;
   }
-  if (progress == Progress::going) return wake_.passed() && fail(handshake_->trouble());
+  if (status == HandshakeStatus::pending) return wake_.passed() && fail(handshake_->error());
   if (handshake_->refused() && when_refused_ == WhenRefused::give_up)
     throw BadInput(
         "rank {}: what listens at {} {}; check the master's address and port, and give all workers "
         "of a job one key",
-        identity_.from, addresses_[next_].text(), handshake_->trouble());
-  return fail(handshake_->trouble());
+        identity_.from, addresses_[next_].text(), handshake_->error());
+  return fail(handshake_->error());
 }
 
-// True: there is another address to try at once.
+// Returns true when there is another address to try at once.
 bool Dial::fail(const std::string& cause) {
   const bool known = next_ < addresses_.size();
-  trouble_ = fmt::format("{}: {}", known ? addresses_[next_].text() : hosts_.front(), cause);
+  last_error_ = fmt::format("{}: {}", known ? addresses_[next_].text() : hosts_.front(), cause);
   socket_ = Descriptor();
-  state_ = State::resting;
+  state_ = State::pausing;
   if (known && ++next_ < addresses_.size()) {
     wake_ = Deadline::in(0);
     return true;
   }
-  wake_ = Deadline::in(rest_seconds_);
-  rest_seconds_ = std::min(2 * rest_seconds_, kLongestRest);
+  wake_ = Deadline::in(pause_seconds_);
+  pause_seconds_ = std::min(2 * pause_seconds_, kLongestPause);
   attempt_seconds_ = std::min(2 * attempt_seconds_, kLongestAttempt);
   return false;
 }
 
-}  // namespace lockstep::transport
+}  // namespace lockstep::net

@@ -1,4 +1,4 @@
-#include "transport/tcp/socket.h"
+#include "net/socket.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -18,7 +18,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::transport {
+namespace lockstep::net {
 namespace {
 
 constexpr int kBacklog = 4096;
@@ -55,7 +55,7 @@ Descriptor try_listen(const Address& at) {
   if (!socket) return {};
   const int on = 1;
   const int off = 0;
-  // A job started right after another one must not wait for the old connections to be forgotten.
+  // A job started right after another one must not wait until the system forgets old connections.
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (at.storage.ss_family == AF_INET6)
     setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -148,6 +148,11 @@ Descriptor listen_at(const std::string& host, uint16_t port) {
   return listen_anywhere(host, port);
 }
 
+uint16_t free_port() {
+  const Descriptor socket = listen_at("127.0.0.1", 0);
+  return local_address(socket.get()).port();
+}
+
 Descriptor start_connecting(const Address& to) {
   Descriptor socket(
       ::socket(to.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
@@ -168,7 +173,7 @@ Descriptor accept_from(int listener) {
   return socket;
 }
 
-void suit_same_machine(int socket) {
+void enlarge_buffers(int socket) {
   // Buffers that hold much keep either side from waiting for the other. But where the system allows
   // less, asking for it would end with less than the kernel gives by itself.
   if (largest_buffer("rmem_max") < kBuffer || largest_buffer("wmem_max") < kBuffer) return;
@@ -244,4 +249,4 @@ void wait_for(std::span<pollfd> waits, double seconds) {
   poll(waits.data(), waits.size(), static_cast<int>(milliseconds));
 }
 
-}  // namespace lockstep::transport
+}  // namespace lockstep::net

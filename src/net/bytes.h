@@ -8,9 +8,9 @@
 #include <string_view>
 #include <type_traits>
 
-namespace lockstep::transport {
+namespace lockstep::net {
 
-/// Builds what goes over the network: integers little-endian, texts with their length in front.
+/// Encodes what goes over the network: integers little-endian, texts with their length in front.
 class ByteWriter {
  public:
   template <typename Integer>
@@ -44,8 +44,8 @@ class ByteWriter {
   std::string bytes_;
 };
 
-/// Reads it back. What is not there reads as zero and makes `complete` false, so that a parser
-/// reads all its fields first and asks once. No length is believed beyond the bytes at hand.
+/// Decodes it. Missing bytes read as zero and make `complete` false, so that a parser reads all its
+/// fields first and checks once. No length is trusted beyond the bytes at hand.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -73,7 +73,7 @@ class ByteReader {
     return {reinterpret_cast<const char*>(from.data()), from.size()};
   }
 
-  /// All was there, and nothing is left over.
+  /// Every field was there, and no bytes are left over.
   bool complete() const { return !broken_ && rest_.empty(); }
   bool broken() const { return broken_; }
 
@@ -92,4 +92,4 @@ class ByteReader {
   bool broken_ = false;
 };
 
-}  // namespace lockstep::transport
+}  // namespace lockstep::net
