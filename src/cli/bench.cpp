@@ -15,6 +15,7 @@
 #include "launch/connect.h"
 #include "launch/group.h"
 #include "launch/job.h"
+#include "launch/worker_process.h"
 #include "lockstep/error.h"
 #include "sim/calibrate.h"
 #include "sim/simulate.h"
@@ -232,8 +233,9 @@ int bench(BenchFlags flags) {
   if (flags.transport == "mpi" || flags.transport == "hybrid-mpi")
     throw BadInput("--transport {}: start it by mpirun, as in: mpirun -n {} lockstep bench {} ...",
                    flags.transport, workers, flags.operation);
-  return run_placed({.asked_workers = workers}, launch::Prefixed::others,
-                    [&](const launch::Job& mine) { return work(flags, task, mine); });
+  const StartedPlaced started = start_placed({.asked_workers = workers}, launch::Prefixed::others);
+  if (started.worker) launch::end_worker(work(flags, task, *started.worker));
+  return started.exit_code;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ struct Command {
 
 Command add_train(CLI::App& parent);
 Command add_workers(CLI::App& parent);
+Command add_list(CLI::App& parent);
 Command add_compare(CLI::App& parent);
 Command add_explain(CLI::App& parent);
 Command add_bench(CLI::App& parent);

@@ -83,6 +83,7 @@ int run(int argc, char** argv) {
   commands.insert(commands.begin(), add_train(app));
   commands.insert(commands.begin() + 1, add_run(app, program));
   commands.push_back(add_workers(app));
+  commands.push_back(add_list(app));
   commands.push_back(add_compare(app));
   commands.push_back(add_bench(app));
   commands.push_back(add_explain(app));

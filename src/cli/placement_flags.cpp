@@ -21,31 +21,15 @@ void add_placement_flags(CLI::App& app, launch::PlacementFlags& flags) {
       ->type_name("HOST:PORT");
 }
 
-namespace {
-
-// Of workers that ended well, or as Ctrl-C or SIGTERM asked them to, or because others did.
-int exit_code_as_asked(const std::vector<launch::Ending>& endings) {
-  int code = 0;
-  for (const launch::Ending& ending : endings)
-    if (ending.as_asked && (code == 0 || code == kLostOthers)) code = ending.exit_code();
-  return code;
-}
-
-}  // namespace
-
-int run_placed(const launch::PlacementFlags& flags, launch::Prefixed prefixed,
-               const std::function<int(const launch::Job&)>& worker,
-               const std::function<void(const launch::Ending&)>& on_failure) {
+StartedPlaced start_placed(const launch::PlacementFlags& flags, launch::Prefixed prefixed) {
   const std::vector<launch::Job> jobs = launch::jobs_here(flags);
   const int first = jobs.front().rank;
-  const auto endings = launch::run_workers(
-      {.count = flags.workers(), .first_rank = first, .prefixed = prefixed},
-      [&](int rank) { return worker(jobs[static_cast<size_t>(rank - first)]); });
-  const launch::Ending* const failure = launch::first_failure(endings);
-  if (failure == nullptr) return exit_code_as_asked(endings);
-  tell(failure->text());
-  if (on_failure) on_failure(*failure);
-  return failure->exit_code();
+  const launch::StartedWorkers started =
+      launch::start_workers({.count = flags.workers(), .first_rank = first, .prefixed = prefixed});
+  if (started.rank) return {jobs[static_cast<size_t>(*started.rank - first)]};
+  if (const launch::Ending* const failure = launch::first_failure(started.endings))
+    tell(failure->text());
+  return {std::nullopt, launch::exit_code_of(started.endings)};
 }
 
 }  // namespace lockstep::cli

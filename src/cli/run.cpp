@@ -34,9 +34,9 @@ class CannotBeStarted : public Error {
   int exit_code_;
 };
 
-// Never returns: the process becomes the program.
-int become(const std::vector<std::string>& program, const launch::Job& job, int local_world,
-           int threads) {
+// The process becomes the program.
+[[noreturn]] void become(const std::vector<std::string>& program, const launch::Job& job,
+                         int local_world, int threads) {
   for (const auto& [name, value] : environment_of(job, local_world))
     setenv(name.c_str(), value.c_str(), 1);
   // LibTorch would take as many threads as the machine has processors, in every worker.
@@ -68,9 +68,9 @@ int run_program(const launch::PlacementFlags& placement, const std::vector<std::
   find_program(program.front());
   const auto processors = static_cast<int>(allowed_processors().size());
   const int threads = std::max(1, processors / std::max(1, placement.workers()));
-  return run_placed(placement, launch::Prefixed::all, [&](const launch::Job& job) {
-    return become(program, job, placement.workers(), threads);
-  });
+  const StartedPlaced started = start_placed(placement, launch::Prefixed::all);
+  if (started.worker) become(program, *started.worker, placement.workers(), threads);
+  return started.exit_code;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "cli/train_result.h"
 #include "job/training_job.h"
 #include "launch/job.h"
+#include "launch/worker_process.h"
 #include "lockstep/error.h"
 #include "run/outcome.h"
 
@@ -70,6 +71,8 @@ int train(const TrainFlags& flags) {
   }
   const job::JobResult result = job::run_training(job_from(flags, std::move(asked)));
   if (result.outcome) show_result(*result.outcome, format);
+  if (result.process == job::JobResult::Process::forked_worker)
+    launch::end_worker(result.exit_code);
   return result.exit_code;
 }
 

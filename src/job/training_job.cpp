@@ -18,7 +18,7 @@
 #include "launch/stop_signals.h"
 #include "launch/workers.h"
 #include "lockstep/error.h"
-#include "net/socket.h"
+#include "net/tcp_rendezvous.h"
 #include "run/control.h"
 #include "train/worker.h"
 
@@ -138,6 +138,11 @@ JobResult work(const Ready& ready, const train::WorkerTask& task) {
   }
 }
 
+JobResult as_worker(JobResult result) {
+  result.process = JobResult::Process::forked_worker;
+  return result;
+}
+
 // As a worker that no launcher of ours watches: failures are told here.
 JobResult work_alone(const Ready& ready, const launch::Job& mine) {
   launch::stop_on_signals();
@@ -162,13 +167,13 @@ JobResult work_with_others(const Ready& ready) {
                              .prefixed = launch::Prefixed::others});
   if (started.rank) {
     launch::stop_on_signals();
-    return work(ready, task_of(ready, jobs[static_cast<size_t>(*started.rank - first)]));
+    return as_worker(work(ready, task_of(ready, jobs[static_cast<size_t>(*started.rank - first)])));
   }
-  const launch::Ending* const failure = launch::first_failure(started.endings);
-  if (failure == nullptr) return {launch::exit_code_as_asked(started.endings)};
-  tell(failure->text());
-  tell_failure(ready.folder->path(), failure->text());
-  return {failure->exit_code()};
+  if (const launch::Ending* const failure = launch::first_failure(started.endings)) {
+    tell(failure->text());
+    tell_failure(ready.folder->path(), failure->text());
+  }
+  return {launch::exit_code_of(started.endings)};
 }
 
 // What joins later must be what began: the same recipe, data, way to add up, and program.
@@ -219,7 +224,7 @@ JobResult work_elastically(const Ready& ready) {
   mine.local_rank = *started.place;
   train::WorkerTask task = task_of(ready, mine);
   task.membership = member_options(elastic, address);
-  return work(ready, task);
+  return as_worker(work(ready, task));
 }
 
 }  // namespace

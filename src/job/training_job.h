@@ -38,6 +38,8 @@ struct JobResult {
   int exit_code = 0;
   /// What the run came to, where this process is the one to show it.
   std::optional<run::Outcome> outcome = {};
+  /// A forked worker ends by launch::end_worker.
+  enum class Process { started_by_user, forked_worker } process = Process::started_by_user;
 };
 
 /// Carries the job out: checks it, loads data and plugins, starts workers where no other launcher

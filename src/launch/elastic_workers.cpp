@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -28,9 +29,9 @@ constexpr double kRetrySeconds = 10;
 
 class ElasticCrew {
  public:
-  ElasticCrew(const ElasticOptions& options, const std::function<int(int)>& worker_main);
+  explicit ElasticCrew(const ElasticOptions& options);
 
-  ElasticEnding until_the_end();
+  StartedElastic until_the_end();
 
  private:
   struct Worker {
@@ -43,6 +44,7 @@ class ElasticCrew {
   void tell(const std::string& message);
   void fill_places();
   void fill(int place);
+  void become(int place);
   void wait();
   void see_who_ended();
   void judge(const Worker& worker);
@@ -56,8 +58,8 @@ class ElasticCrew {
   const int places_;
   Surroundings surroundings_;
   std::optional<elastic::Coordinator> coordinator_;
-  const std::function<int(int)> worker_main_;
   std::map<int, Worker> workers_;  ///< by place
+  std::optional<int> here_;        ///< in a worker: its place
   std::set<int> given_up_;         ///< places of a guest whose worker ended by itself
   Deadline next_try_ = Deadline::in(0);
   int deaths_in_vain_ = 0;
@@ -68,15 +70,7 @@ class ElasticCrew {
   std::optional<Deadline> patience_;  ///< with who is left when the job has ended
 };
 
-ElasticCrew::ElasticCrew(const ElasticOptions& options, const std::function<int(int)>& worker_main)
-    : places_(options.places), worker_main_([this, worker_main](int place) {
-        if (coordinator_) {
-          coordinator_->close_here();
-          signal(SIGINT, SIG_IGN);  // its launcher is asked to stop, not a worker
-          signal(SIGTERM, SIG_IGN);
-        }
-        return worker_main(place);
-      }) {
+ElasticCrew::ElasticCrew(const ElasticOptions& options) : places_(options.places) {
   if (!options.lead) return;
   elastic::CoordinatorOptions lead = *options.lead;
   lead.tell = [this](const std::string& message) { tell(message); };
@@ -99,7 +93,7 @@ int ElasticCrew::places() const {
 void ElasticCrew::fill_places() {
   if (!goes_on() || !next_try_.passed()) return;
   try {
-    for (int place = 0; place < places(); ++place)
+    for (int place = 0; place < places() && !here_; ++place)
       if (!workers_.contains(place) && !given_up_.contains(place)) fill(place);
   } catch (const Error& error) {
     if (workers_.empty()) throw;
@@ -112,9 +106,18 @@ void ElasticCrew::fill_places() {
 void ElasticCrew::fill(int place) {
   WorkerProcess process(
       {.rank = place, .noun = "worker", .index = place, .count = places_, .prefixed = place > 0},
-      surroundings_, worker_main_);
+      surroundings_);
+  if (process.is_here()) return become(place);
   if (coordinator_) coordinator_->started(process.pid(), place);
   workers_.emplace(place, Worker{std::move(process)});
+}
+
+void ElasticCrew::become(int place) {
+  here_ = place;
+  if (!coordinator_) return;
+  coordinator_->close_here();
+  signal(SIGINT, SIG_IGN);  // its launcher is asked to stop, not a worker
+  signal(SIGTERM, SIG_IGN);
 }
 
 void ElasticCrew::wait() {
@@ -196,9 +199,9 @@ void ElasticCrew::end_who_is_left() {
   if (patience_->passed()) send_all(SIGKILL);
 }
 
-ElasticEnding ElasticCrew::until_the_end() {
+StartedElastic ElasticCrew::until_the_end() {
   fill_places();
-  while (!workers_.empty()) {
+  while (!here_ && !workers_.empty()) {
     wait();
     see_who_ended();
     take_signals();
@@ -206,8 +209,9 @@ ElasticEnding ElasticCrew::until_the_end() {
     end_who_is_left();
     fill_places();
   }
+  if (here_) return {here_, {}};
   finish_output(surroundings_, signals_seen_ > 0);
-  return result();
+  return {std::nullopt, result()};
 }
 
 ElasticEnding ElasticCrew::result() const {
@@ -229,9 +233,15 @@ ElasticEnding ElasticCrew::result() const {
 
 }  // namespace
 
-ElasticEnding run_elastic_workers(const ElasticOptions& options,
-                                  const std::function<int(int)>& worker_main) {
-  return ElasticCrew(options, worker_main).until_the_end();
+StartedElastic start_elastic_workers(const ElasticOptions& options) {
+  auto crew = std::make_unique<ElasticCrew>(options);
+  const StartedElastic started = crew->until_the_end();
+  if (started.place) {
+    // What it holds is the launcher's: a worker must not put an end to it.
+    static auto* const left_alone = new std::vector<std::unique_ptr<ElasticCrew>>;
+    left_alone->push_back(std::move(crew));
+  }
+  return started;
 }
 
 }  // namespace lockstep::launch

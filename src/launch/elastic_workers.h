@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -21,14 +20,20 @@ struct ElasticEnding {
   bool gave_up = false;  ///< too few workers were left: it was stopped, with a checkpoint
 };
 
-/// Runs `worker_main(place)` in new processes and starts another one in the place of each that a
-/// signal kills, until the job is at its end. Call it before any thread is started.
+/// Returns in the launcher, and in each worker.
+struct StartedElastic {
+  std::optional<int> place;  ///< in a worker: whose place among this host's it takes
+  ElasticEnding ending;      ///< in the launcher
+};
+
+/// Forks workers and another one in the place of each that a signal kills, until the job is at its
+/// end. Returns in each worker at once, and here at the end. Call it before any thread is started.
+/// A worker ends by `end_worker`.
 ///
 /// Where the job is led from here, the coordinator says how many places there are, and when the end
 /// has come; SIGINT and SIGTERM stop the job after the step under way. Elsewhere this host's part
 /// has ended when all its workers have, and these signals are passed on to them. Given again, they
 /// kill the workers.
-ElasticEnding run_elastic_workers(const ElasticOptions& options,
-                                  const std::function<int(int place)>& worker_main);
+StartedElastic start_elastic_workers(const ElasticOptions& options);
 
 }  // namespace lockstep::launch

@@ -73,4 +73,12 @@ void find_who_left_early(std::vector<Ending>& endings) {
   first->early = first->well();
 }
 
+int exit_code_of(const std::vector<Ending>& endings) {
+  if (const Ending* const failure = first_failure(endings)) return failure->exit_code();
+  int code = 0;
+  for (const Ending& ending : endings)
+    if (ending.as_asked && (code == 0 || code == kLostOthers)) code = ending.exit_code();
+  return code;
+}
+
 }  // namespace lockstep::launch

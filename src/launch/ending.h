@@ -31,6 +31,10 @@ struct Ending {
 /// Nothing if all ended well, or as they were asked to.
 const Ending* first_failure(const std::vector<Ending>& endings);
 
+/// The exit code that stands for all: the failure's, if there was one; else that of workers that
+/// ended as they were asked to.
+int exit_code_of(const std::vector<Ending>& endings);
+
 /// Where all who ended badly had lost others, and one ended well before them or is the one that
 /// they say they lost: that one left early.
 void find_who_left_early(std::vector<Ending>& endings);

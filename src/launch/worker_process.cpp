@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -45,33 +44,9 @@ void stand_in_the_background(int rank) {
   if (nothing > STDIN_FILENO) dup2(nothing, STDIN_FILENO);
 }
 
-// What a worker's main function returns or throws, as an exit code.
-int exit_code_of(int rank, const std::function<int(int)>& worker_main) {
-  const auto complain = [](const std::string& message) {
-    std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
-  };
-  int code = 1;
-  try {
-    code = worker_main(rank);
-  } catch (const Error& error) {
-    complain(error.what());
-    code = error.exit_code();
-  } catch (const std::bad_alloc&) {
-    complain(fmt::format("rank {}: out of memory; see ulimit -v", rank));
-  } catch (const std::exception& error) {
-    complain(fmt::format("rank {}: unexpected error: {}", rank, error.what()));
-  }
-  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && code == 0) {
-    complain(fmt::format("rank {}: stdout cannot be written", rank));
-    code = 1;
-  }
-  return code;
-}
-
 }  // namespace
 
-WorkerProcess::WorkerProcess(const Place& place, Surroundings& surroundings,
-                             const std::function<int(int)>& worker_main)
+WorkerProcess::WorkerProcess(const Place& place, Surroundings& surroundings)
     : surroundings_(&surroundings) {
   ending_.rank = place.rank;
   ending_.noun = place.noun;
@@ -84,7 +59,7 @@ WorkerProcess::WorkerProcess(const Place& place, Surroundings& surroundings,
   std::fflush(nullptr);
   const int parent = getpid();
   const int pid = fork();
-  if (pid == 0) become_worker(place, parent, worker_main);
+  if (pid == 0) return become_worker(place, parent);
   int cause = errno;
   if (pid > 0) {
     setpgid(pid, pid);  // in both, so that it is done before either goes on
@@ -114,10 +89,10 @@ WorkerProcess::WorkerProcess(WorkerProcess&& other) noexcept
       ending_(std::move(other.ending_)),
       process_(std::exchange(other.process_, -1)),
       output_(std::move(other.output_)),
-      running_(std::exchange(other.running_, false)) {}
+      running_(std::exchange(other.running_, false)),
+      is_here_(other.is_here_) {}
 
-void WorkerProcess::become_worker(const Place& place, int parent,
-                                  const std::function<int(int)>& worker_main) {
+void WorkerProcess::become_worker(const Place& place, int parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it died before this was asked for
   setpgid(0, 0);
@@ -127,7 +102,15 @@ void WorkerProcess::become_worker(const Place& place, int parent,
   stand_in_the_background(place.rank);
   for (OutputLine& line : output_) line.become_stream();
   pin(place.index, place.count, allowed_processors());
-  _exit(exit_code_of(place.rank, worker_main));
+  is_here_ = true;
+}
+
+void end_worker(int exit_code) {
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == 0) {
+    std::fputs("lockstep: stdout cannot be written\n", stderr);
+    exit_code = 1;
+  }
+  _exit(exit_code);
 }
 
 void WorkerProcess::add_waits(std::vector<pollfd>& waits) const {

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,12 +35,14 @@ class WorkerProcess {
     bool prefixed = false;  ///< what it writes comes through here, with its rank in front
   };
 
-  /// Runs `worker_main(rank)` in a new process. Throws Error where that cannot be.
-  WorkerProcess(const Place& place, Surroundings& surroundings,
-                const std::function<int(int rank)>& worker_main);
+  /// Forks: returns here and, as a worker, in the new process. Throws Error where that cannot be.
+  WorkerProcess(const Place& place, Surroundings& surroundings);
   ~WorkerProcess();
   WorkerProcess(WorkerProcess&& other) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) = delete;
+
+  /// Whether this is the new process, where nothing else of this object is of use.
+  bool is_here() const { return is_here_; }
 
   int rank() const { return ending_.rank; }
   int pid() const { return ending_.pid; }
@@ -59,8 +60,7 @@ class WorkerProcess {
   Stage stage = Stage::unknown;  ///< as it was told
 
  private:
-  [[noreturn]] void become_worker(const Place& place, int parent,
-                                  const std::function<int(int)>& worker_main);
+  void become_worker(const Place& place, int parent);
   void finish();
 
   Surroundings* surroundings_;
@@ -68,7 +68,12 @@ class WorkerProcess {
   int process_ = -1;  ///< a descriptor that tells when it ends
   std::vector<OutputLine> output_;
   bool running_ = false;
+  bool is_here_ = false;
 };
+
+/// Ends a worker's process: what is written leaves, and nothing is destroyed that the launcher had
+/// before it forked.
+[[noreturn]] void end_worker(int exit_code);
 
 /// Writes all that workers left in the outlets; a reader that takes nothing can be given up by a
 /// signal, whether one `came` before or comes now.

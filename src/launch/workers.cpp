@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -19,7 +20,8 @@ class Crew {
  public:
   explicit Crew(const WorkersOptions& options) : options_(options) {}
 
-  void start(const std::function<int(int)>& worker_main);
+  /// The rank, in a worker.
+  std::optional<int> start();
   std::vector<Ending> until_all_have_ended();
 
  private:
@@ -46,14 +48,15 @@ bool Crew::prefixed(int rank) const {
   return options_.prefixed == Prefixed::all || (options_.prefixed == Prefixed::others && rank > 0);
 }
 
-void Crew::start(const std::function<int(int)>& worker_main) {
+std::optional<int> Crew::start() {
   try {
     for (int index = 0; index < options_.count; ++index) {
       const int rank = options_.first_rank + index;
       workers_.emplace_back(
           WorkerProcess::Place{
               .rank = rank, .index = index, .count = options_.count, .prefixed = prefixed(rank)},
-          surroundings_, worker_main);
+          surroundings_);
+      if (workers_.back().is_here()) return rank;
     }
   } catch (const Error&) {
     send_all(SIGKILL);
@@ -64,6 +67,7 @@ void Crew::start(const std::function<int(int)>& worker_main) {
     throw;
   }
   left_ = options_.count;
+  return std::nullopt;
 }
 
 void Crew::send_all(int signal) const {
@@ -152,11 +156,15 @@ std::vector<Ending> Crew::until_all_have_ended() {
 
 }  // namespace
 
-std::vector<Ending> run_workers(const WorkersOptions& options,
-                                const std::function<int(int)>& worker_main) {
-  Crew crew(options);
-  crew.start(worker_main);
-  return crew.until_all_have_ended();
+StartedWorkers start_workers(const WorkersOptions& options) {
+  auto crew = std::make_unique<Crew>(options);
+  if (const auto rank = crew->start()) {
+    // What it holds is the launcher's: a worker must not put an end to it.
+    static auto* const left_alone = new std::vector<std::unique_ptr<Crew>>;
+    left_alone->push_back(std::move(crew));
+    return {rank, {}};
+  }
+  return {std::nullopt, crew->until_all_have_ended()};
 }
 
 }  // namespace lockstep::launch

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <vector>
 
 #include "launch/ending.h"
@@ -22,14 +22,19 @@ struct WorkersOptions {
   double patience_seconds = 3;
 };
 
-/// Runs `worker_main(rank)` in new processes, each on processors of its own as far as there are,
-/// and returns when all have ended: in order of rank. When one ends badly, the others get some time
-/// to end by themselves, and are then killed; so they do when one ends that the others still wait
-/// for in their meeting. SIGINT and SIGTERM are passed on to the workers; given again, they are
-/// killed. Neither workers nor what they started outlive this process, however it ends. They read
-/// nothing from a terminal: stdin is /dev/null, except rank 0's where ours is no terminal. Call it
-/// before any thread is started.
-std::vector<Ending> run_workers(const WorkersOptions& options,
-                                const std::function<int(int rank)>& worker_main);
+/// Returns in the launcher, and in each worker.
+struct StartedWorkers {
+  std::optional<int> rank;      ///< in a worker: its own
+  std::vector<Ending> endings;  ///< in the launcher: how they ended, in order of rank
+};
+
+/// Forks workers, each on processors of its own as far as there are. Returns in each of them at
+/// once, and here when all have ended. When one ends badly, the others get some time to end by
+/// themselves, and are then killed; so they do when one ends that the others still wait for in
+/// their rendezvous. SIGINT and SIGTERM are passed on to the workers; given again, they are killed.
+/// Neither workers nor what they started outlive this process, however it ends. They read nothing
+/// from a terminal: stdin is /dev/null, except rank 0's where ours is no terminal. Call it before
+/// any thread is started. A worker ends by `end_worker`.
+StartedWorkers start_workers(const WorkersOptions& options);
 
 }  // namespace lockstep::launch

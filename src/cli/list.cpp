@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/table.h"
+#include "cli/command.h"
+#include "collective/plan/all_reduce.h"
+#include "data/datasets.h"
+#include "job/trainer_library.h"
+#include "launch/connect.h"
+#include "lockstep/error.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct ListFlags {
+  std::string table;
+  std::vector<std::string> plugins;
+};
+
+// Models and objectives are known to the library that trains, which takes a moment to load.
+std::string trained_things(const std::string& table) {
+  const train::TrainerLibrary* const library = job::load_trainer().get();
+  library->register_linked_plugins();
+  return library->list(table);
+}
+
+using Help = std::string (*)();
+const std::map<std::string, Help>& tables_here() {
+  static const std::map<std::string, Help> tables = {
+      {"algorithms", [] { return collective::algorithms().help(); }},
+      {"datasets", [] { return data::datasets().help(); }},
+      {"optimizers", [] { return optim::optimizers().help(); }},
+      {"schedules", [] { return optim::schedules().help(); }},
+      {"transports", [] { return launch::transports().help(); }}};
+  return tables;
+}
+
+std::vector<std::string> table_names() {
+  std::vector<std::string> names = {"models", "objectives"};
+  for (const auto& [name, help] : tables_here()) names.push_back(name);
+  return names;
+}
+
+int list(const ListFlags& flags) {
+  for (const std::string& plugin : flags.plugins) job::load_trainer().get()->load_plugin(plugin);
+  const std::vector<std::string> names = table_names();
+  if (!flags.table.empty() && std::find(names.begin(), names.end(), flags.table) == names.end())
+    throw BadInput("'{}': no such list{}; there are: {}", flags.table,
+                   did_you_mean(flags.table, names), fmt::join(names, ", "));
+  for (const std::string& name : names) {
+    if (!flags.table.empty() && name != flags.table) continue;
+    const auto here = tables_here().find(name);
+    fmt::print("{}\n{}", name, here == tables_here().end() ? trained_things(name) : here->second());
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command add_list(CLI::App& parent) {
+  auto flags = std::make_shared<ListFlags>();
+  CLI::App* app = parent.add_subcommand("list", "List what recipes and flags can name");
+  app->add_option("TABLE", flags->table,
+                  fmt::format("{}; all of them by default", fmt::join(table_names(), ", ")))
+      ->type_name("");
+  app->add_option("--load", flags->plugins, "a plugin whose models, data sets, objectives to show")
+      ->allow_extra_args(false)
+      ->type_name("LIBRARY");
+  app->footer(
+      "Examples:\n"
+      "  lockstep list models\n"
+      "  lockstep list --load libmine.so");
+  return {app, [flags] { return list(*flags); }};
+}
+
+}  // namespace lockstep::cli
