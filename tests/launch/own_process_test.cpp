@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "launch/worker_programs.h"
 #include "launch/workers.h"
 #include "lockstep/error.h"
 
