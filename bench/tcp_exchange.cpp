@@ -16,11 +16,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "transport/tcp/socket.h"
+#include "net/socket.h"
+#include "net/tcp_rendezvous.h"
 #include "transport/tcp/tcp.h"
-#include "transport/tcp/tcp_rendezvous.h"
 
 using namespace lockstep;
+using namespace lockstep::net;
 using namespace lockstep::transport;
 
 namespace {
@@ -59,8 +60,12 @@ double processor_seconds() {
 }
 
 int run(int rank, uint16_t port, const Settings& settings) {
-  const auto meeting = meet_over_tcp(
-      {.rank = rank, .world = 2, .host = "127.0.0.1", .port = port, .key = "k", .seconds = 10});
+  const auto meeting = rendezvous_over_tcp({.rank = rank,
+                                            .world_size = 2,
+                                            .host = "127.0.0.1",
+                                            .port = port,
+                                            .key = "k",
+                                            .timeout_seconds = 10});
   const auto tcp = connect_tcp(*meeting, {.key = "k", .streams = settings.streams});
   const Memory memory = tcp->allocate(settings.bytes);
   auto* data = reinterpret_cast<float*>(memory.data.get());

@@ -29,8 +29,18 @@ struct DdpOptions {
   int64_t bucket_bytes = int64_t{25} << 20;
   Unused unused = Unused::forbid;
   Buffers buffers = Buffers::broadcast;
-  /// Replaces the all-reduce: compress_to_f16(), power_sgd(), or one of your own.
+  /// Rounds gradients to a type of half the bytes before they travel.
+  Compress compress = Compress::none;
+  /// Replaces the all-reduce: power_sgd(), or one of your own.
   std::shared_ptr<GradientHook> hook = nullptr;
+  /// Into how many equal parts a step's batch is cut, of which a worker computes one or more, each
+  /// by a forward and a backward pass of its own. The model then ends with the same bits on any
+  /// number of workers up to `shards`; see docs/workers.md for what a training loop must do for
+  /// that. 0: one for each worker, and the result depends on their number.
+  int64_t shards = 0;
+  /// With `shards`: what LibTorch's random numbers (dropout) in forward passes follow from, with
+  /// the step's and the shard's number.
+  uint64_t seed = 1;
 };
 
 /// Who made the others wait.
@@ -56,6 +66,7 @@ class GradientSync {
   void before_forward();
   void pause();
   void go_on();
+  bool step_complete() const;
   void join(const std::function<void()>& loop);
   double clip_gradient_norm(double largest);
   StragglerReport stragglers();
@@ -103,6 +114,10 @@ class DistributedDataParallel {
   }
 
   Net* operator->() { return model_.get(); }
+
+  /// Whether the last backward pass was the step's last on this worker, so that gradients are the
+  /// mean over all shards: time for the optimizer. Without DdpOptions::shards every one is.
+  bool step_complete() const { return sync_.step_complete(); }
 
   /// As long as the scope lives, backward passes only add up gradients on this worker; the first
   /// one after it takes the mean of the sums. Forward passes inside it belong to the same

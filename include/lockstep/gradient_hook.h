@@ -10,6 +10,13 @@
 
 namespace lockstep {
 
+namespace parallel {
+class Replica;
+}
+
+/// What gradients are rounded to before they travel between workers: half the bytes.
+enum class Compress { none, f16, bf16 };
+
 /// A bucket of gradients on its way to the other workers.
 struct GradientBucket {
   size_t index = 0;
@@ -39,13 +46,9 @@ class GradientHook {
   virtual void reduce(GradientBucket& bucket, World& world) = 0;
 
  private:
-  friend class GradientSync;
+  friend class parallel::Replica;
   bool taken_ = false;
 };
-
-/// Sends gradients as f16 or bf16: half the bytes.
-std::unique_ptr<GradientHook> compress_to_f16();
-std::unique_ptr<GradientHook> compress_to_bf16();
 
 /// PowerSGD (Vogels et al., 2019): a matrix of gradients goes as the product of two thin ones of
 /// this rank; what is lost is added to the next step's gradients (error feedback). Vectors, and

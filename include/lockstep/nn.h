@@ -72,10 +72,13 @@ torch::Tensor mean_pool(const torch::Tensor& x);
 /// residual network's shortcut without parameters. Blocked where x is and the zeros come in eights.
 torch::Tensor subsample(const torch::Tensor& x, int64_t stride, int64_t zero_channels);
 
-/// The mean over samples of -log softmax(scores)[label], as torch::cross_entropy_loss has it with
-/// label smoothing. `scores` are [sample][class].
+enum class Reduce { mean, sum };
+
+/// The mean or sum over samples of -log softmax(scores)[label], as torch::cross_entropy_loss has it
+/// with label smoothing. `scores` are [sample][class].
 torch::Tensor cross_entropy(const torch::Tensor& scores, const torch::Tensor& labels,
-                            double label_smoothing = 0, Kernels kernels = Kernels::fused);
+                            double label_smoothing = 0, Kernels kernels = Kernels::fused,
+                            Reduce reduce = Reduce::mean);
 
 /// conv - bn - ReLU as a module, with the children "conv" and "bn".
 class ConvBnReluImpl : public torch::nn::Module {

@@ -21,6 +21,10 @@ struct SamplerOptions {
   bool shuffle = true;
   uint64_t seed = 1;
   Uneven uneven = Uneven::pad;
+  /// As DdpOptions::shards: `next` then gives one shard's samples of a step after another, of the
+  /// shards that this worker computes, so that which samples a shard has in a step does not depend
+  /// on the number of workers. The loader's batch is then a shard's. Not with Uneven::keep.
+  int64_t shards = 0;
 };
 
 /// Gives each worker its part of a data set's samples: every `world.size()`-th of an order that all

@@ -6,12 +6,12 @@
 #include <string>
 
 #include "cli/command.h"
-#include "train/compare_runs.h"
+#include "run/comparison.h"
 
 namespace lockstep::cli {
 namespace {
 
-using train::Comparison;
+using run::Comparison;
 
 constexpr int kTheyDiffer = 1;
 constexpr size_t kMostNamed = 5;
@@ -98,7 +98,7 @@ Command add_compare(CLI::App& parent) {
       "Example:\n"
       "  lockstep compare runs/monday runs/tuesday");
   return {app, [flags] {
-            const Comparison comparison = train::compare_runs(flags->a, flags->b);
+            const Comparison comparison = run::compare_runs(flags->a, flags->b);
             if (flags->json)
               fmt::print("{}\n", to_json(comparison).dump());
             else

@@ -143,7 +143,7 @@ void check(const ExplainFlags& flags) {
     throw BadInput("--bytes {}: expected at most {}", flags.bytes, format_bytes(kMostBytes));
   check_network(flags);
   if (flags.algorithm && collective::parse_algorithm(*flags.algorithm) == Algorithm::engine)
-    throw BadInput("--algorithm engine: an MPI's or NCCL's own all-reduce has no plan to explain");
+    throw BadInput("--algorithm engine: MPI's own all-reduce has no plan to explain");
   if (flags.svg && !flags.algorithm)
     throw BadInput("--svg {}: say what to draw with --algorithm", *flags.svg);
   if (flags.svg && flags.world > kMostDrawn)

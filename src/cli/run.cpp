@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/host.h"
 #include "cli/command.h"
 #include "cli/placement_flags.h"
 #include "launch/workers.h"
 #include "lockstep/error.h"
-#include "transport/host.h"
 
 namespace lockstep::cli {
 namespace {
@@ -66,7 +66,7 @@ int run_program(const launch::PlacementFlags& placement, const std::vector<std::
   if (program.empty()) throw BadInput("say what to run: lockstep run -n 2 -- PROGRAM ARGUMENTS");
   launch::check(placement);
   find_program(program.front());
-  const auto processors = static_cast<int>(transport::allowed_processors().size());
+  const auto processors = static_cast<int>(allowed_processors().size());
   const int threads = std::max(1, processors / std::max(1, placement.workers()));
   return run_placed(placement, launch::Prefixed::all, [&](const launch::Job& job) {
     return become(program, job, placement.workers(), threads);

@@ -1,12 +1,12 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/elastic_flags.h"
-#include "cli/train_result.h"
+#include "job/elastic_job.h"
 #include "launch/connect.h"
 #include "launch/placement.h"
 
@@ -18,25 +18,28 @@ struct KeyFlag {
   std::string key;
   std::string kind;
   std::string about;
-  std::optional<std::string> value;
+  std::optional<std::string> value = {};
 };
 
 struct TrainFlags {
   std::optional<std::string> recipe;
   std::vector<KeyFlag> keys = {
-      {"--data", "data.name", "NAME", "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR", {}},
-      {"--model", "model.name", "NAME", "convnet, mlp, logistic, resnet18, resnet20, ...", {}},
-      {"--weights", "model.weights", "FILE", "start from these weights (safetensors)", {}},
-      {"--batch", "train.batch", "N", "samples a step, over all workers", {}},
-      {"--shards", "train.shards", "N", "slices of a batch; a worker computes one or more", {}},
-      {"--epochs", "train.epochs", "N", "passes over the training split", {}},
-      {"--steps", "train.steps", "N", "end after this many steps instead of by epochs", {}},
-      {"--lr", "optimizer.lr", "RATE", "highest learning rate", {}},
-      {"--seed", "train.seed", "N", "every random number follows from this", {}},
+      {"--data", "data.name", "NAME", "a data set of `lockstep list datasets`, or npy:DIR"},
+      {"--model", "model.name", "NAME", "a model of `lockstep list models`"},
+      {"--objective", "objective.name", "NAME", "what is learnt: see `lockstep list objectives`"},
+      {"--weights", "model.weights", "FILE", "start from these weights (safetensors)"},
+      {"--batch", "train.batch", "N", "samples a step, over all workers"},
+      {"--shards", "train.shards", "N", "slices of a batch; a worker computes one or more"},
+      {"--accumulate", "train.accumulate", "N", "compute shards in N pieces each: less memory"},
+      {"--epochs", "train.epochs", "N", "passes over the training split"},
+      {"--steps", "train.steps", "N", "end after this many steps instead of by epochs"},
+      {"--lr", "optimizer.lr", "RATE", "highest learning rate"},
+      {"--seed", "train.seed", "N", "every random number follows from this"},
   };
   std::vector<std::string> settings;
+  std::vector<std::string> plugins;
   launch::PlacementFlags placement;
-  ElasticFlags elastic;
+  job::ElasticFlags elastic;
   std::string transport = "auto";
   std::string algorithm = "auto";
   std::optional<std::string> out;
@@ -47,8 +50,9 @@ struct TrainFlags {
   bool print_recipe = false;
   std::optional<int64_t> stop_at_step;
   double silence = launch::ConnectOptions{}.silence_seconds;
-
-  ResultFormat format() const { return json ? ResultFormat::json : ResultFormat::text; }
 };
+
+/// All flags of `lockstep train`.
+void add_train_flags(CLI::App& app, TrainFlags& flags);
 
 }  // namespace lockstep::cli

@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "cli/settings.h"
+#include "data/datasets.h"
 #include "lockstep/error.h"
-#include "observe/events.h"
-#include "train/run_folder.h"
+#include "run/events.h"
+#include "run/run_folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -27,16 +28,16 @@ void apply_flags(Recipe& recipe, const TrainFlags& flags) {
 
 // So that a run can be resumed from anywhere.
 void make_paths_absolute(Recipe& recipe) {
-  std::string& data = recipe.data.source.name;
-  for (const std::string_view prefix : {"npy:", "folder:"})
-    if (data.starts_with(prefix) && data.size() > prefix.size())
+  std::string& data = recipe.data.name;
+  for (const auto& row : data::datasets()) {
+    const std::string prefix = row->name + ":";
+    if (row->argument == "DIR" && data.starts_with(prefix) && data.size() > prefix.size())
       data.replace(prefix.size(), std::string::npos,
                    fs::absolute(data.substr(prefix.size())).lexically_normal().string());
+  }
   if (!recipe.model.weights.empty())
     recipe.model.weights = fs::absolute(recipe.model.weights).lexically_normal().string();
 }
-
-}  // namespace
 
 Recipe recipe_from(const TrainFlags& flags, Recipe base) {
   Recipe recipe = flags.recipe ? read_recipe(*flags.recipe) : std::move(base);
@@ -46,26 +47,23 @@ Recipe recipe_from(const TrainFlags& flags, Recipe base) {
   return recipe;
 }
 
+}  // namespace
+
 std::string run_name(const TrainFlags& flags, const Recipe& recipe) {
   if (flags.recipe) return fs::path(*flags.recipe).stem().string();
-  const std::string data = fs::path(recipe.data.source.name).filename().string();
+  const std::string data = fs::path(recipe.data.name).filename().string();
   return fmt::format("{}-{}", data, recipe.model.name);
-}
-
-fs::path folder_to_resume(const TrainFlags& flags) {
-  if (!flags.out) throw BadInput("--resume: say which run with --out DIR");
-  return *flags.out;
 }
 
 namespace {
 
-// As `differences`, from what the run's story says it was trained by: recipe.toml may have been
+// As `differences`, from what the run's events say it was trained by: recipe.toml may have been
 // edited since.
 std::vector<std::string> differences_from_record(const Recipe& asked, const fs::path& run) {
   const fs::path events = run / "events.jsonl";
-  observe::Json record;
+  run::Json record;
   if (fs::exists(events))
-    for (const observe::Json& event : observe::read_events(events))
+    for (const run::Json& event : run::read_events(events))
       if (event.value("event", "") == "start") record = event.value("recipe", record);
   if (record.is_null()) return differences(asked, read_recipe(run / "recipe.toml"));
   std::vector<std::string> different;
@@ -77,11 +75,13 @@ std::vector<std::string> differences_from_record(const Recipe& asked, const fs::
 
 }  // namespace
 
-ResumedRecipe recipe_to_resume(const TrainFlags& flags, Record record) {
-  const fs::path out = folder_to_resume(flags);
+RequestedRecipe requested_recipe(const TrainFlags& flags, Record record) {
+  if (!flags.resume) return {recipe_from(flags, {})};
+  if (!flags.out) throw BadInput("--resume: say which run with --out DIR");
+  const fs::path out = *flags.out;
   if (record == Record::elsewhere && !fs::exists(out / "recipe.toml"))
-    return {recipe_from(flags, {}), {}};
-  const Recipe used = read_recipe(record == Record::here ? train::RunFolder::open(out).recipe()
+    return {recipe_from(flags, {})};
+  const Recipe used = read_recipe(record == Record::here ? run::RunFolder::open(out).recipe()
                                                          : out / "recipe.toml");
   const Recipe asked = recipe_from(flags, used);
   std::vector<std::string> different = differences_from_record(asked, out);

@@ -8,23 +8,18 @@
 
 namespace lockstep::cli {
 
-/// What the flags ask for, on top of the recipe they name or else of `base`. Throws BadInput.
-Recipe recipe_from(const TrainFlags& flags, Recipe base);
-
-/// Who keeps a job's record has the run's folder; on other hosts it may be missing.
+/// Who writes a run's folder has it; on other hosts it may be missing.
 enum class Record { here, elsewhere };
 
-struct ResumedRecipe {
+struct RequestedRecipe {
   Recipe recipe;
-  /// How it differs from the one the run began with, which --force allows.
-  std::vector<std::string> departures;
+  /// With --resume: how it differs from the one the run began with, which --force allows.
+  std::vector<std::string> departures = {};
 };
 
-/// Throws BadInput where the flags ask for another recipe, without --force.
-ResumedRecipe recipe_to_resume(const TrainFlags& flags, Record record);
-
-/// The folder of --resume. Throws BadInput without --out.
-std::filesystem::path folder_to_resume(const TrainFlags& flags);
+/// The recipe that the flags name, or the one of the run that is resumed, changed as they say.
+/// Throws BadInput; also where a run would be resumed by another recipe, without --force.
+RequestedRecipe requested_recipe(const TrainFlags& flags, Record record);
 
 /// What runs without --out are called: the recipe's name, or what they train on what.
 std::string run_name(const TrainFlags& flags, const Recipe& recipe);

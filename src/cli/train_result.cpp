@@ -1,18 +1,19 @@
 #include "cli/train_result.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <cstdio>
+#include <string>
 #include <vector>
 
 #include "base/units.h"
-#include "train/failure.h"
+#include "job/training_job.h"
+#include "observe/progress.h"
 
 namespace lockstep::cli {
 namespace {
 
-namespace fs = std::filesystem;
-using observe::Json;
+using run::Json;
 
 // "forward 41.2 %, backward 40.0 %, evaluation 12.9 %, other 5.9 %": of all seconds.
 std::string shares(const Json& end) {
@@ -30,46 +31,36 @@ std::string shares(const Json& end) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void print_summary(const Json& end) {
-  fmt::print("test accuracy  {:.2f} %\n", 100 * end["test_accuracy"].get<double>());
-  fmt::print("speed          {} samples/s\n",
-             format_count(end["samples_per_second"].get<int64_t>()));
-  fmt::print("time           {}: {}\n", format_duration(end["seconds"]), shares(end));
-  if (end.contains("stragglers"))
-    fmt::print("waiting        {}\n", end["stragglers"].get<std::string>());
-  fmt::print("model sha256   {}\n", end["model_sha256"].get<std::string>());
-  fmt::print("files          {}\n", end["out"].get<std::string>());
+void print_line(const std::string& name, const std::string& value) {
+  fmt::print("{:<14} {}\n", name, value);
 }
 
-void tell_how_to_go_on(const std::string& out) {
-  std::fputs(fmt::format("go on with:  lockstep train --resume --out {}\n", out).c_str(), stderr);
+void print_figures(const Json& end) {
+  for (const auto& [name, value] :
+       observe::describe_figures(end, end.value("metrics", Json::object()), "test", 2))
+    print_line(name, value);
+}
+
+void print_summary(const Json& end) {
+  print_line("test loss", fmt::format("{:.4f}", end["test_loss"].get<double>()));
+  print_figures(end);
+  print_line("speed",
+             fmt::format("{} samples/s", format_count(end["samples_per_second"].get<int64_t>())));
+  print_line("time", fmt::format("{}: {}", format_duration(end["seconds"]), shares(end)));
+  if (end.contains("stragglers")) print_line("waiting", end["stragglers"].get<std::string>());
+  print_line("model sha256", end["model_sha256"].get<std::string>());
+  print_line("files", end["out"].get<std::string>());
 }
 
 }  // namespace
 
-std::optional<Json> last_event(const fs::path& out) {
-  if (!fs::exists(out / "events.jsonl")) return std::nullopt;
-  const std::vector<Json> events = observe::read_events(out / "events.jsonl");
-  return events.empty() ? std::nullopt : std::optional(events.back());
-}
-
-std::optional<Json> finished_run(const fs::path& out) {
-  const auto last = last_event(out);
-  return last && (*last)["event"] == "end" ? last : std::nullopt;
-}
-
-void show_result(const Json& last, ResultFormat format) {
-  const bool finished = last["event"] == "end";
+void show_result(const run::Outcome& outcome, ResultFormat format) {
+  const bool ended = outcome.kind == run::Outcome::Kind::ended;
   if (format == ResultFormat::json)
-    fmt::print("{}\n", last.dump());
-  else if (finished)
-    print_summary(last);
-  if (!finished) tell_how_to_go_on(last["out"].get<std::string>());
-}
-
-void tell_failure(const std::string& out, const std::string& message) {
-  if (!out.empty() && train::record_failure(out, message) == train::Remains::checkpoint)
-    tell_how_to_go_on(out);
+    fmt::print("{}\n", outcome.event.dump());
+  else if (ended)
+    print_summary(outcome.event);
+  if (!ended) job::tell_how_to_resume(outcome.event["out"].get<std::string>());
 }
 
 }  // namespace lockstep::cli

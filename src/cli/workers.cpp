@@ -6,9 +6,9 @@
 #include <string>
 
 #include "cli/command.h"
-#include "cli/control.h"
 #include "elastic/controller.h"
 #include "lockstep/error.h"
+#include "run/control.h"
 
 namespace lockstep::cli {
 namespace {
@@ -20,7 +20,9 @@ struct WorkersFlags {
 
 int show_workers(const WorkersFlags& flags) {
   try {
-    fmt::print("{}", elastic::control(read_control(flags.run), {.workers = flags.set}));
+    const run::ControlAddress at = run::read_control(flags.run);
+    const elastic::MemberOptions job = {.host = at.host, .port = at.port, .key = at.key};
+    fmt::print("{}", elastic::control(job, {.workers = flags.set}));
   } catch (const Timeout&) {
     throw BadInput("{}: no elastic run is under way there: nobody answers", flags.run);
   }

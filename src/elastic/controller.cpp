@@ -3,7 +3,7 @@
 #include "base/deadline.h"
 #include "elastic/dial_coordinator.h"
 #include "lockstep/error.h"
-#include "transport/tcp/frame_link.h"
+#include "net/frame_link.h"
 
 namespace lockstep::elastic {
 
@@ -11,8 +11,8 @@ std::string control(const MemberOptions& job, const Control& control) {
   constexpr double kSeconds = 3;
   MemberOptions options = job;
   options.connect_seconds = kSeconds;
-  transport::FrameLink link(dial_coordinator(options));
-  link.send(transport::FrameKind::membership, encode(control));
+  net::FrameLink link(dial_coordinator(options));
+  link.send(net::FrameKind::membership, encode(control));
   const Deadline deadline = Deadline::in(kSeconds);
   while (!deadline.passed() && !link.closed()) {
     link.flush();
@@ -22,7 +22,7 @@ std::string control(const MemberOptions& job, const Control& control) {
         return status->text;
       }
     pollfd wait = link.waits_for();
-    transport::wait_for({&wait, 1}, deadline.left());
+    net::wait_for({&wait, 1}, deadline.left());
   }
   throw PeerLost(0, fmt::format("the job's coordinator at {}:{} did not answer in {:g} s", job.host,
                                 job.port, kSeconds));

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/host.h"
 #include "base/units.h"
-#include "transport/free_port.h"
-#include "transport/host.h"
+#include "net/socket.h"
 
 namespace lockstep::elastic {
 namespace {
 
-using transport::FrameKind;
+using net::FrameKind;
 
 // Who has been told all waits this long for the other end to hang up.
 constexpr double kFarewellSeconds = 2;
@@ -21,26 +21,27 @@ constexpr double kShortageSeconds = 3;
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
     : options_(options), membership_(options.limits) {
-  doorman_.emplace(
-      transport::listen_at(options.host, options.port), options.key,
-      [](const transport::Identity& identity) {
-        return identity.purpose == transport::Purpose::membership;
+  acceptor_.emplace(
+      net::listen_at(options.host, options.port), options.key,
+      [](const net::Identity& identity) {
+        return identity.kind == net::ConnectionKind::membership;
       },
       options.tell);
 }
 
 void Coordinator::close_here() {
-  doorman_.reset();
+  acceptor_.reset();
   guests_.clear();
 }
 
 void Coordinator::add_waits(std::vector<pollfd>& waits) const {
-  waits.push_back({.fd = doorman_->descriptor(), .events = POLLIN, .revents = 0});
+  waits.push_back({.fd = acceptor_->descriptor(), .events = POLLIN, .revents = 0});
   for (const auto& [id, guest] : guests_) waits.push_back(guest.link.waits_for());
 }
 
 double Coordinator::patience() const {
-  double seconds = std::min({doorman_->patience(), membership_.patience(), next_beat_.left()});
+  double seconds =
+      std::min({acceptor_->seconds_to_next(), membership_.patience(), next_beat_.left()});
   for (const auto& [id, guest] : guests_) seconds = std::min(seconds, guest.silent.left());
   if (short_since_) seconds = std::min(seconds, short_since_->left());
   return seconds;
@@ -69,8 +70,8 @@ void Coordinator::tell_shortage() {
 }
 
 void Coordinator::welcome() {
-  for (transport::Doorman::Guest& guest : doorman_->serve())
-    guests_.emplace(next_id_++, Guest{.link = transport::FrameLink(std::move(guest.socket)),
+  for (net::Acceptor::Connection& connection : acceptor_->serve())
+    guests_.emplace(next_id_++, Guest{.link = net::FrameLink(std::move(connection.socket)),
                                       .silent = Deadline::in(options_.silence_seconds)});
 }
 
@@ -101,7 +102,7 @@ void Coordinator::hear(MemberId id, Guest& guest, const std::string& text) {
 void Coordinator::admit(MemberId id, Guest& guest, const Hello& hello) {
   if (guest.member) return;
   const auto place = places_.find(hello.pid);
-  const bool is_here = place != places_.end() && hello.identity == transport::host_identity();
+  const bool is_here = place != places_.end() && hello.identity == host_identity();
   const auto refusal =
       membership_.admit(id, hello, {.here = is_here ? std::optional(place->second) : std::nullopt});
   if (refusal) {
@@ -178,11 +179,11 @@ void Coordinator::carry_out(const std::vector<Order>& orders) {
   const bool begins = std::any_of(orders.begin(), orders.end(), [](const Order& order) {
     return std::holds_alternative<Go>(order.what);
   });
-  const auto port = begins ? transport::free_port() : uint16_t{0};
+  const auto port = begins ? net::free_port() : uint16_t{0};
   for (const auto& [to, what] : orders) {
     const auto guest = guests_.find(to);
     if (guest == guests_.end()) continue;
-    transport::FrameLink& link = guest->second.link;
+    net::FrameLink& link = guest->second.link;
     if (const auto* go = std::get_if<Go>(&what)) {
       Go with_port = *go;
       with_port.port = port;

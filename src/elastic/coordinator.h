@@ -10,8 +10,8 @@
 
 #include "base/deadline.h"
 #include "elastic/membership.h"
-#include "transport/tcp/doorman.h"
-#include "transport/tcp/frame_link.h"
+#include "net/acceptor.h"
+#include "net/frame_link.h"
 
 namespace lockstep::elastic {
 
@@ -52,7 +52,7 @@ class Coordinator {
 
  private:
   struct Guest {
-    transport::FrameLink link;
+    net::FrameLink link;
     bool member = false;
     int pid_here = 0;  ///< 0: not one of this launcher's
     bool condemned = false;
@@ -70,7 +70,7 @@ class Coordinator {
   void tell_shortage();
 
   const CoordinatorOptions options_;
-  std::optional<transport::Doorman> doorman_;
+  std::optional<net::Acceptor> acceptor_;
   Membership membership_;
   std::map<MemberId, Guest> guests_;
   std::map<int, int> places_;  ///< of this launcher's processes, by pid

@@ -11,14 +11,14 @@
 #include <utility>
 
 #include "base/deadline.h"
+#include "base/host.h"
 #include "elastic/dial_coordinator.h"
 #include "lockstep/error.h"
-#include "transport/host.h"
 
 namespace lockstep::elastic {
 namespace {
 
-using transport::FrameKind;
+using net::FrameKind;
 
 // How often to tell that steps were finished.
 constexpr double kStepSeconds = 0.2;
@@ -40,8 +40,8 @@ Member::Member(const MemberOptions& options)
       wake_(event_descriptor()),
       link_(dial_coordinator(options)) {
   link_.send(FrameKind::membership, encode(Hello{.facts = options.facts,
-                                                 .host = transport::host_name(),
-                                                 .identity = transport::host_identity(),
+                                                 .host = host_name(),
+                                                 .identity = host_identity(),
                                                  .pid = getpid()}));
   thread_ = std::thread([this] { listen(); });
 }
@@ -93,7 +93,7 @@ void Member::say_last(const std::string& text) {
   const Deadline deadline = Deadline::in(kLastWordsSeconds);
   while (!link_.flush() && !deadline.passed()) {
     pollfd wait = link_.waits_for();
-    transport::wait_for({&wait, 1}, deadline.left());
+    net::wait_for({&wait, 1}, deadline.left());
   }
 }
 
@@ -126,7 +126,7 @@ void Member::listen() {
         link_.waits_for(), pollfd{.fd = wake_, .events = POLLIN, .revents = 0},
         pollfd{.fd = resigned ? -1 : options_.stop, .events = POLLIN, .revents = 0}};
     lock.unlock();
-    transport::wait_for(waits, std::min({kStepSeconds, next_beat.left(), silent.left()}));
+    net::wait_for(waits, std::min({kStepSeconds, next_beat.left(), silent.left()}));
     eventfd_t ignored = 0;
     eventfd_read(wake_, &ignored);
     lock.lock();
@@ -147,7 +147,7 @@ void Member::listen() {
       step_told = step_;
       link_.send(FrameKind::membership, encode(Beat{.step = step_told}));
     }
-    if (!resigned && transport::is_readable(options_.stop)) {
+    if (!resigned && net::is_readable(options_.stop)) {
       resigned = true;
       link_.send(FrameKind::membership, encode(Resign{}));
     }

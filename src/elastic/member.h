@@ -10,7 +10,7 @@
 #include <variant>
 
 #include "elastic/message.h"
-#include "transport/tcp/frame_link.h"
+#include "net/frame_link.h"
 
 namespace lockstep::elastic {
 
@@ -81,7 +81,7 @@ class Member {
   std::mutex mutex_;
   std::condition_variable heard_;
   // Guarded by mutex_.
-  transport::FrameLink link_;
+  net::FrameLink link_;
   std::optional<std::variant<Go, Dismiss>> order_;
   int64_t generation_ = 0;
   std::optional<std::string> leave_;  ///< why, at once

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
+#include "base/host.h"
 #include "base/nearest.h"
 #include "launch/report.h"
 #include "lockstep/error.h"
+#include "net/tcp_rendezvous.h"
 #include "transport/alone.h"
-#include "transport/host.h"
 #include "transport/hybrid.h"
 #include "transport/mpi.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
-#include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::launch {
 namespace {
@@ -25,12 +25,12 @@ bool uses_mpi(const std::string& name) {
 
 std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options) {
   if (!uses_mpi(options.transport))
-    return transport::meet_over_tcp({.rank = job.rank,
-                                     .world = job.world,
+    return net::rendezvous_over_tcp({.rank = job.rank,
+                                     .world_size = job.world,
                                      .host = job.master_host,
                                      .port = job.master_port,
                                      .key = job.key,
-                                     .seconds = options.meeting_seconds,
+                                     .timeout_seconds = options.meeting_seconds,
                                      .stop = options.stop});
   auto all = transport::mpi_rendezvous({.connect_seconds = options.meeting_seconds});
   if (all->world_size() != job.world || all->rank() != job.rank)
@@ -42,7 +42,7 @@ std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options) 
 }
 
 bool are_on_one_host(Rendezvous& all) {
-  const std::vector<std::string> hosts = all.gather(transport::host_identity());
+  const std::vector<std::string> hosts = all.gather(host_identity());
   return std::all_of(hosts.begin(), hosts.end(),
                      [&](const std::string& host) { return host == hosts[0]; });
 }

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "lockstep/error.h"
-#include "transport/free_port.h"
+#include "net/socket.h"
 
 namespace lockstep::launch {
 namespace {
@@ -91,8 +91,8 @@ void check_against(const PlacementFlags& flags, const Job& launched) {
 
 std::vector<Job> jobs_here(const PlacementFlags& flags) {
   check(flags);
-  const Address master = flags.master.empty() ? Address{"127.0.0.1", transport::free_port()}
-                                              : parse_master(flags.master);
+  const Address master =
+      flags.master.empty() ? Address{"127.0.0.1", net::free_port()} : parse_master(flags.master);
   const std::string key = key_for(flags);
   std::vector<Job> jobs;
   for (int local = 0; local < flags.workers(); ++local)

@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "base/deadline.h"
+#include "base/host.h"
 #include "lockstep/error.h"
-#include "transport/host.h"
 
 namespace lockstep::launch {
 namespace {
@@ -75,7 +75,7 @@ WorkerProcess::WorkerProcess(const Place& place, Surroundings& surroundings,
     : surroundings_(&surroundings) {
   ending_.rank = place.rank;
   ending_.noun = place.noun;
-  ending_.host = transport::host_name();
+  ending_.host = host_name();
   const std::string prefix = fmt::format("[{}] ", place.rank);
   if (place.prefixed) {
     output_.emplace_back(STDOUT_FILENO, surroundings.out, prefix);
@@ -126,7 +126,7 @@ void WorkerProcess::become_worker(const Place& place, int parent,
   surroundings_->reports.reach_from_this_process();
   stand_in_the_background(place.rank);
   for (OutputLine& line : output_) line.become_stream();
-  pin(place.index, place.count, transport::allowed_processors());
+  pin(place.index, place.count, allowed_processors());
   _exit(exit_code_of(place.rank, worker_main));
 }
 

@@ -1,30 +1,22 @@
-#include "model/dense.h"
-
 #include <torch/nn/modules/linear.h>
 
-#include <functional>
-#include <numeric>
+#include "model/models.h"
 
 namespace lockstep::model {
 namespace {
 
 constexpr int64_t kHidden = 512;
 
-int64_t inputs(const ModelOptions& options) {
-  return std::accumulate(options.input.begin(), options.input.end(), int64_t{1},
-                         std::multiplies<>());
-}
-
 class Mlp final : public Model {
  public:
   explicit Mlp(const ModelOptions& options)
-      : fc1_(register_module("fc1", torch::nn::Linear(inputs(options), kHidden))),
+      : fc1_(register_module("fc1", torch::nn::Linear(options.input_size(), kHidden))),
         fc2_(register_module("fc2", torch::nn::Linear(kHidden, kHidden))),
-        fc3_(register_module("fc3", torch::nn::Linear(kHidden, options.classes))) {}
+        fc3_(register_module("fc3", torch::nn::Linear(kHidden, options.output_size()))) {}
 
-  torch::Tensor forward(torch::Tensor x) override {
-    x = torch::relu(fc1_(x.flatten(1)));
-    return fc3_(torch::relu(fc2_(x)));
+  Tensors forward(const Tensors& inputs) override {
+    const torch::Tensor hidden = torch::relu(fc1_(inputs.only().flatten(1)));
+    return fc3_(torch::relu(fc2_(hidden)));
   }
 
  private:
@@ -34,22 +26,24 @@ class Mlp final : public Model {
 class Logistic final : public Model {
  public:
   explicit Logistic(const ModelOptions& options)
-      : fc_(register_module("fc", torch::nn::Linear(inputs(options), options.classes))) {}
+      : fc_(register_module("fc", torch::nn::Linear(options.input_size(), options.output_size()))) {
+  }
 
-  torch::Tensor forward(torch::Tensor x) override { return fc_(x.flatten(1)); }
+  Tensors forward(const Tensors& inputs) override { return fc_(inputs.only().flatten(1)); }
 
  private:
   torch::nn::Linear fc_;
 };
 
+template <typename Made>
+std::shared_ptr<Model> make(const ModelOptions& options) {
+  return std::make_shared<Made>(options);
+}
+
+const bool mlp_added = models().add(
+    {"mlp", "two hidden layers of 512 with ReLU, for samples of any shape", make<Mlp>});
+const bool logistic_added =
+    models().add({"logistic", "one linear layer, for samples of any shape", make<Logistic>});
+
 }  // namespace
-
-std::shared_ptr<Model> make_mlp(const ModelOptions& options) {
-  return std::make_shared<Mlp>(options);
-}
-
-std::shared_ptr<Model> make_logistic(const ModelOptions& options) {
-  return std::make_shared<Logistic>(options);
-}
-
 }  // namespace lockstep::model

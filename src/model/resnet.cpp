@@ -1,8 +1,14 @@
 // Residual networks. A *block* is conv-bn-relu-conv-bn plus a shortcut, then ReLU; a *group* is a
 // row of blocks with one number of channels (torchvision calls it "layer"). The first block of
 // every group but the first halves the image and so needs a shortcut that does the same.
-#include "model/resnet.h"
-
+//
+// resnet20 to resnet110 are He et al.'s CIFAR nets: three groups of (depth - 2) / 6 blocks with 16,
+// 32 and 64 channels, and shortcuts without parameters (subsample, then pad channels with zeros).
+// resnet18 is ResNet-18 in its CIFAR form (a 3 x 3 first convolution and no first pooling), with 64
+// to 512 channels and projection shortcuts. State-dict names are torchvision's.
+//
+// Option: zero_gamma starts each block's last BatchNorm at zero, so that every block begins as the
+// identity, which helps large batches.
 #include <torch/nn/init.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -11,7 +17,7 @@
 
 #include <optional>
 
-#include "model/convnet.h"
+#include "model/models.h"
 
 namespace lockstep::model {
 namespace {
@@ -49,9 +55,9 @@ class BlockImpl final : public torch::nn::Module {
 
   void zero_last_gamma() { torch::nn::init::zeros_(bn2_->weight); }
 
-  std::vector<LayerKernel> kernels() const {
-    std::vector<LayerKernel> served = {{"conv1", first_.served_by()},
-                                       {"conv2", second_.served_by()}};
+  std::vector<Model::LayerKernel> kernels() const {
+    std::vector<Model::LayerKernel> served = {{"conv1", first_.served_by()},
+                                              {"conv2", second_.served_by()}};
     if (projection_) served.push_back({"downsample.0", projection_->served_by()});
     return served;
   }
@@ -84,7 +90,7 @@ class ResNet final : public Model {
  public:
   ResNet(const ModelOptions& options, const std::vector<GroupPlan>& plan, Shortcut shortcut) {
     int64_t channels = plan.front().channels;
-    conv1_ = register_module("conv1", conv(options.input[0], channels, 3, 1));
+    conv1_ = register_module("conv1", conv(options.input()[0], channels, 3, 1));
     bn1_ = register_module("bn1", torch::nn::BatchNorm2d(channels));
     first_.emplace(conv1_, bn1_, nn::Activation::relu, options.kernels);
     for (const GroupPlan& group : plan) {
@@ -97,21 +103,21 @@ class ResNet final : public Model {
       groups_.push_back(
           register_module("layer" + std::to_string(groups_.size() + 1), std::move(blocks)));
     }
-    fc_ = register_module("fc", torch::nn::Linear(channels, options.classes));
-    set_initial_weights(options.zero_gamma);
+    fc_ = register_module("fc", torch::nn::Linear(channels, options.output_size()));
+    set_initial_weights(options.options.flag("zero_gamma", false));
   }
 
-  torch::Tensor forward(torch::Tensor x) override {
-    x = (*first_)(x);
+  Tensors forward(const Tensors& inputs) override {
+    torch::Tensor x = (*first_)(inputs.only());
     for (auto& group : groups_) x = group->forward(x);
     return fc_(nn::mean_pool(x));
   }
 
-  std::vector<LayerKernel> kernels() const override {
-    std::vector<LayerKernel> served = {{"conv1", first_->served_by()}};
+  std::vector<Model::LayerKernel> kernels() const override {
+    std::vector<Model::LayerKernel> served = {{"conv1", first_->served_by()}};
     for (const auto& item : named_modules("", /*include_self=*/false))
       if (const auto* block = item.value()->as<Block>(); block != nullptr)
-        for (const LayerKernel& layer : block->kernels())
+        for (const Model::LayerKernel& layer : block->kernels())
           served.push_back({item.key() + "." + layer.layer, layer.served_by});
     return served;
   }
@@ -133,14 +139,13 @@ class ResNet final : public Model {
   torch::nn::Linear fc_{nullptr};
 };
 
-}  // namespace
-
-std::shared_ptr<Model> make_cifar_resnet(int64_t depth, const ModelOptions& options) {
+template <int64_t depth>
+std::shared_ptr<Model> make_cifar_resnet(const ModelOptions& options) {
   require_image(options, kSmallestForTwoHalvings);
-  const int64_t blocks = (depth - 2) / 6;
-  return std::make_shared<ResNet>(options,
-                                  std::vector<GroupPlan>{{16, blocks}, {32, blocks}, {64, blocks}},
-                                  Shortcut::zero_pad);
+  constexpr int64_t kBlocks = (depth - 2) / 6;
+  return std::make_shared<ResNet>(
+      options, std::vector<GroupPlan>{{16, kBlocks}, {32, kBlocks}, {64, kBlocks}},
+      Shortcut::zero_pad);
 }
 
 std::shared_ptr<Model> make_resnet18(const ModelOptions& options) {
@@ -149,4 +154,19 @@ std::shared_ptr<Model> make_resnet18(const ModelOptions& options) {
       options, std::vector<GroupPlan>{{64, 2}, {128, 2}, {256, 2}, {512, 2}}, Shortcut::projection);
 }
 
+template <int64_t depth>
+bool add_cifar_resnet() {
+  return models().add(
+      {fmt::format("resnet{}", depth),
+       fmt::format("residual net of {} layers for small images; option: zero_gamma", depth),
+       make_cifar_resnet<depth>});
+}
+
+const bool resnets_added =
+    models().add({"resnet18", "ResNet-18 for small images, 64 to 512 channels; option: zero_gamma",
+                  make_resnet18}) &&
+    add_cifar_resnet<20>() && add_cifar_resnet<32>() && add_cifar_resnet<44>() &&
+    add_cifar_resnet<56>() && add_cifar_resnet<110>();
+
+}  // namespace
 }  // namespace lockstep::model

@@ -48,7 +48,7 @@ bool ignores_any(const Tensor& labels) {
 class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& scores, const Tensor& labels,
-                        double smoothing) {
+                        double smoothing, double divide_by) {
     const int64_t samples = scores.size(0), classes = scores.size(1);
     const Tensor gradient = at::empty(scores.sizes(), scores.options());
     double total = 0;
@@ -62,27 +62,33 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
                                  {gradient.data_ptr<float>() + i * classes, length});
     }
     context->save_for_backward({gradient});
-    return torch::scalar_tensor(total / static_cast<double>(samples), scores.options());
+    context->saved_data["divide_by"] = divide_by;
+    return torch::scalar_tensor(total / divide_by, scores.options());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     require_no_second_derivative();
     const Tensor gradient = context->get_saved_variables()[0];
-    return {gradient * (gradients[0] / gradient.size(0)), Tensor(), Tensor()};
+    const double divide_by = context->saved_data["divide_by"].toDouble();
+    return {gradient * (gradients[0] / divide_by), Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
 torch::Tensor cross_entropy(const torch::Tensor& scores, const torch::Tensor& labels,
-                            double label_smoothing, Kernels kernels) {
+                            double label_smoothing, Kernels kernels, Reduce reduce) {
   const bool ours = kernels == Kernels::fused && is_plain_float(scores) && scores.dim() == 2 &&
                     scores.numel() > 0 && labels.device().is_cpu() && labels.dim() == 1 &&
                     labels.scalar_type() == torch::kInt64 && labels.size(0) == scores.size(0) &&
                     label_smoothing >= 0 && label_smoothing <= 1 && !ignores_any(labels);
   if (!ours)
-    return at::cross_entropy_loss(scores, labels, {}, at::Reduction::Mean, -100, label_smoothing);
-  return CrossEntropyFunction::apply(scores.contiguous(), labels.contiguous(), label_smoothing);
+    return at::cross_entropy_loss(scores, labels, {},
+                                  reduce == Reduce::mean ? at::Reduction::Mean : at::Reduction::Sum,
+                                  -100, label_smoothing);
+  const double divide_by = reduce == Reduce::mean ? static_cast<double>(scores.size(0)) : 1.0;
+  return CrossEntropyFunction::apply(scores.contiguous(), labels.contiguous(), label_smoothing,
+                                     divide_by);
 }
 
 }  // namespace lockstep::nn

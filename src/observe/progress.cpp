@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <utility>
 
 #include "base/units.h"
 
@@ -39,6 +39,15 @@ std::string describe_other_workers(const Json& event) {
                      plural(workers, "worker"), before);
 }
 
+// "accuracy 93.1 %", with `separator` between several.
+std::string join_figures(const std::vector<std::pair<std::string, std::string>>& figures,
+                         const std::string& separator) {
+  std::string text;
+  for (const auto& [name, value] : figures)
+    text += fmt::format("{}{} {}", text.empty() ? "" : separator, name, value);
+  return text;
+}
+
 // "rank 1 (node7, pid 4711) is lost: ", or nothing.
 std::string describe_loss(const Json& event) {
   return event.contains("lost") ? event.value("lost", "") + " is lost: " : "";
@@ -46,8 +55,10 @@ std::string describe_loss(const Json& event) {
 
 }  // namespace
 
-Progress::Progress(std::FILE* out)
-    : out_(out), style_(isatty(fileno(out)) != 0 ? Style::live : Style::plain) {}
+Progress::Progress(std::FILE* out, Json metrics)
+    : out_(out),
+      metrics_(std::move(metrics)),
+      style_(isatty(fileno(out)) != 0 ? Style::live : Style::plain) {}
 
 void Progress::show(const Json& event) {
   const std::string kind = event.value("event", "");
@@ -67,11 +78,12 @@ void Progress::show(const Json& event) {
                       plural(event.value("workers", 1), "worker"),
                       format_count(event.value("step", 0))));
   if (kind == "evaluate" && style_ == Style::live) redraw("evaluating");
+  const std::string figures = join_figures(describe_figures(event, metrics_, "test", 2), ", ");
   if (kind == "epoch")
-    print(fmt::format(
-        "after epoch {:g}: train loss {:.4f}, test loss {:.4f}, test accuracy {:.2f} %",
-        std::round(100 * event.value("epoch", 0.0)) / 100, event.value("train_loss", 0.0),
-        event.value("test_loss", 0.0), 100 * event.value("test_accuracy", 0.0)));
+    print(fmt::format("after epoch {:g}: train loss {:.4f}, test loss {:.4f}{}{}",
+                      std::round(100 * event.value("epoch", 0.0)) / 100,
+                      event.value("train_loss", 0.0), event.value("test_loss", 0.0),
+                      figures.empty() ? "" : ", ", figures));
   if (kind == "warning") print("warning: " + event.value("message", ""));
   if (kind == "stopped")
     print(fmt::format("stopped at step {}", format_count(event.value("step", 0))));
@@ -82,8 +94,8 @@ void Progress::show_step(const Json& event) {
   if (anything_shown_ && since_shown_.seconds() < pause) return;
   anything_shown_ = true;
   since_shown_.restart();
-  if (style_ == Style::plain) return print(describe_step(event, std::string::npos));
-  redraw(describe_step(event, terminal_width(out_) - 1));
+  if (style_ == Style::plain) return print(describe_step(event, metrics_, std::string::npos));
+  redraw(describe_step(event, metrics_, terminal_width(out_) - 1));
 }
 
 void Progress::redraw(const std::string& line) {
@@ -102,7 +114,24 @@ void Progress::put(const std::string& text) {
   std::fflush(out_);
 }
 
-std::string describe_step(const Json& event, size_t width) {
+std::vector<std::pair<std::string, std::string>> describe_figures(const Json& event,
+                                                                  const Json& metrics,
+                                                                  const std::string& prefix,
+                                                                  int digits) {
+  std::vector<std::pair<std::string, std::string>> figures;
+  for (const auto& [metric, print] : metrics.items()) {
+    const std::string key = prefix.empty() ? metric : fmt::format("{}_{}", prefix, metric);
+    if (!event.contains(key)) continue;
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    const auto value = event[key].get<double>();
+    figures.emplace_back(name, print == "percent" ? fmt::format("{:.{}f} %", 100 * value, digits)
+                                                  : fmt::format("{:.4g}", value));
+  }
+  return figures;
+}
+
+std::string describe_step(const Json& event, const Json& metrics, size_t width) {
   // In the order to show them, with what to leave out first on a narrow terminal.
   struct Field {
     std::string text;
@@ -114,7 +143,7 @@ std::string describe_step(const Json& event, size_t width) {
                    format_count(event.value("steps", 0))),
        5},
       {fmt::format("loss {:.4f}", event.value("loss", 0.0)), 7},
-      {fmt::format("accuracy {:.1f} %", 100 * event.value("accuracy", 0.0)), 3},
+      {join_figures(describe_figures(event, metrics, "", 1), "  "), 3},
       {fmt::format("lr {:.4g}", event.value("lr", 0.0)), 1},
       {fmt::format("{} samples/s",
                    format_count(static_cast<int64_t>(event.value("samples_per_second", 0.0)))),
@@ -122,7 +151,8 @@ std::string describe_step(const Json& event, size_t width) {
       {fmt::format("{} left", format_duration(event.value("seconds_left", 0.0))), 6}};
   const auto join = [&] {
     std::string line;
-    for (const Field& field : fields) line += (line.empty() ? "" : "  ") + field.text;
+    for (const Field& field : fields)
+      if (!field.text.empty()) line += (line.empty() ? "" : "  ") + field.text;
     return line;
   };
   const auto first_to_go = [](const Field& a, const Field& b) { return a.leave_out < b.leave_out; };

@@ -10,14 +10,10 @@
 #include <cmath>
 #include <optional>
 
+#include "device/random.h"
+#include "lockstep/sync_batch_norm.h"
 #include "parallel/fail_stop.h"
-#include "parallel/flat_buffers.h"
-#include "parallel/gradient_hooks.h"
-#include "parallel/parameters.h"
-#include "parallel/reducer.h"
-#include "parallel/same_model.h"
-#include "parallel/stragglers.h"
-#include "parallel/tensor_buffer.h"
+#include "parallel/replica.h"
 
 namespace lockstep {
 
@@ -53,23 +49,23 @@ class PassUnderWay {
 
 class GradientSync::State {
  public:
-  State(torch::nn::Module& model, World world, DdpOptions options);
+  State(torch::nn::Module& model, const World& world, const DdpOptions& options);
 
   void before_forward();
-  void pause() { ++pauses_; }
+  void pause();
   void go_on() { --pauses_; }
+  bool step_complete() const { return pass_ == 0; }
   void join(const std::function<void()>& loop);
-  double clip_gradient_norm(double largest);
+  double clip_gradient_norm(double largest) { return replica_.clip_gradient_norm(largest); }
   StragglerReport stragglers();
 
  private:
-  void take_hook();
-  void make_reducer(const std::vector<size_t>& ready);
+  bool has_shards() const { return options_.shards > 0; }
+  void begin_pass();
   void on_gradient(size_t parameter);
-  void take_gradient(size_t parameter);
   void begin_backward();
   void finish_backward();
-  void finish_buckets();
+  void finish_step(const std::vector<size_t>& missing);
   void refuse_unused(const std::vector<size_t>& missing);
   std::vector<size_t> take_earlier(const std::vector<size_t>& missing);
   void give_views(const std::vector<size_t>& without);
@@ -84,100 +80,121 @@ class GradientSync::State {
   // Constant after construction.
   torch::nn::Module& model_;
   World world_;
-  Communicator& group_;
   const DdpOptions options_;
-  const parallel::Parameters parameters_;
   const parallel::ParameterWatch watch_;
-  parallel::FlatBuffers buffers_;
-  std::optional<World> hook_world_;
+  parallel::Replica replica_;
+  Communicator& group_;
+  const parallel::Parameters& parameters_;
   std::shared_ptr<parallel::FailStop> fail_stop_;
 
-  std::unique_ptr<parallel::Reducer> reducer_;
-  parallel::Stragglers stragglers_;
   int pauses_ = 0;  ///< scopes of no_sync
   bool under_way_ = false;
   bool joining_ = false;
   bool order_is_learned_ = false;
   std::vector<size_t> order_;  ///< in which gradients came in the first backward pass
-  int64_t passes_ = 0;
+  int64_t passes_ = 0;         ///< backward passes since `join` began
 
-  parallel::GradientHooks hooks_;  // last: they call into all of the above
+  // With shards.
+  int pass_ = 0;             ///< of the step: how many are done
+  bool pass_begun_ = false;  ///< by a forward pass
+  int64_t steps_ = 0;
 };
 
-GradientSync::State::State(torch::nn::Module& model, World world, DdpOptions options)
-    : model_(model),
-      world_(std::move(world)),
-      group_(world_.communicator()),
-      options_(std::move(options)),
-      parameters_(
-          (parallel::require_same_model(model, group_), parallel::trained_parameters(model))),
-      watch_(model),
-      buffers_(model, group_),
-      hooks_(parameters_, [this](size_t parameter) { on_gradient(parameter); }) {
-  if (parameters_.size() == 0) throw BadInput("the model has no parameter that is trained");
-  take_hook();
-  std::vector<World> worlds = {world_};
-  if (options_.hook) worlds.push_back(hook_world_.emplace(world_.duplicate()));
-  fail_stop_ = std::make_shared<parallel::FailStop>(std::move(worlds));
-  parallel::broadcast_parameters(model_, group_, 0);
-  buffers_.broadcast(0);
-  make_reducer(parallel::last_first(parameters_.size()));
-}
+namespace {
 
-// A hook remembers buckets and what it left out of them: two may not share it.
-void GradientSync::State::take_hook() {
-  if (!options_.hook) return;
-  if (options_.hook->taken_)
+Shards shards_for(const DdpOptions& options, const World& world) {
+  if (options.shards == 0) return Shards::even(world.size(), world.size());
+  if (options.shards < world.size() || options.shards > 65536)
     throw BadInput(
-        "DdpOptions::hook is in another DistributedDataParallel already; give each one of its own");
-  options_.hook->taken_ = true;
+        "DdpOptions::shards is {}: expected at least one for each of {} workers, and at "
+        "most 65536",
+        options.shards, world.size());
+  return Shards::even(options.shards, world.size());
 }
 
-void GradientSync::State::make_reducer(const std::vector<size_t>& ready) {
-  auto layout = parallel::lay_out(parallel::gradient_sizes(parameters_), ready,
-                                  {options_.first_bucket_bytes, options_.bucket_bytes});
-  auto made = std::make_unique<parallel::Reducer>(
-      parameters_, std::move(layout), Shards::even(group_.world_size(), group_.world_size()),
-      group_);
-  if (options_.hook) made->use_hook(options_.hook, *hook_world_);
-  torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    torch::Tensor& gradient = parameters_.tensors[i].mutable_grad();
-    if (!gradient.defined() || gradient.is_sparse()) continue;
-    torch::Tensor view = made->gradient(i);
-    view.copy_(gradient);
-    gradient = view;
-  }
-  reducer_ = std::move(made);
+parallel::ReplicaOptions replica_options(const DdpOptions& options, const World& world) {
+  using Statistics = parallel::ReplicaOptions::Statistics;
+  return {.shards = shards_for(options, world),
+          .buckets = {options.first_bucket_bytes, options.bucket_bytes},
+          .compress = options.compress,
+          .hook = options.hook,
+          .statistics = options.shards > 0 ? Statistics::mean_over_shards : Statistics::left_alone};
+}
+
+// It takes the mean over those who compute at the same time, which depends on their number.
+void refuse_sync_batch_norm(const torch::nn::Module& model) {
+  for (const auto& item : model.named_modules())
+    if (item.value()->as<nn::SyncBatchNormImpl>() != nullptr)
+      throw BadInput(
+          "DdpOptions::shards with SyncBatchNorm '{}': its statistics would depend on the number "
+          "of workers; use BatchNorm, whose statistics are those of a shard",
+          item.key());
+}
+
+}  // namespace
+
+GradientSync::State::State(torch::nn::Module& model, const World& world, const DdpOptions& options)
+    : model_(model),
+      world_(world),
+      options_(options),
+      watch_(model),
+      replica_(model, world, replica_options(options, world),
+               [this](size_t parameter) { on_gradient(parameter); }),
+      group_(replica_.group()),
+      parameters_(replica_.parameters()),
+      fail_stop_(std::make_shared<parallel::FailStop>(replica_.worlds())) {
+  if (has_shards()) refuse_sync_batch_norm(model);
+  replica_.share_model(0);
+}
+
+void GradientSync::State::pause() {
+  if (has_shards())
+    throw BadInput(
+        "no_sync with DdpOptions::shards: a step adds up its shards already; to add up "
+        "more, ask for more shards");
+  ++pauses_;
 }
 
 void GradientSync::State::before_forward() {
   fail_stop_->run([&] {
     watch_.check();
     if (pauses_ > 0 || !model_.is_training()) return;
-    sync_buffers(joining_ ? first_active(Active::yes) : 0);
+    if (has_shards())
+      begin_pass();
+    else
+      sync_buffers(joining_ ? first_active(Active::yes) : 0);
   });
+}
+
+// The first forward pass of a shard. What is random in it follows from the step and the shard.
+void GradientSync::State::begin_pass() {
+  if (pass_begun_) return;
+  pass_begun_ = true;
+  if (pass_ == 0)
+    for (const torch::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
+  replica_.begin_pass(pass_);
+  torch::manual_seed(
+      RandomStream(Purpose::forward, options_.seed, steps_, replica_.shard(pass_)).next());
 }
 
 void GradientSync::State::on_gradient(size_t parameter) {
+  using Gradient = parallel::Replica::Gradient;
   fail_stop_->run([&] {
-    if (pauses_ == 0) take_gradient(parameter);
+    if (pauses_ > 0) return;
+    if (!under_way_) begin_backward();
+    replica_.take(parameter, replica_.passes() > 1 ? Gradient::dropped : Gradient::view);
+    if (!order_is_learned_ && pass_ == 0) order_.push_back(parameter);
   });
-}
-
-void GradientSync::State::take_gradient(size_t parameter) {
-  if (!under_way_) begin_backward();
-  reducer_->add(parameter);
-  torch::Tensor& gradient = parameters_.tensors[parameter].mutable_grad();
-  if (gradient.data_ptr() != reducer_->gradient(parameter).data_ptr())
-    gradient = reducer_->gradient(parameter);
-  if (!order_is_learned_) order_.push_back(parameter);
 }
 
 void GradientSync::State::begin_backward() {
   watch_.check();
+  if (has_shards() && !pass_begun_)
+    throw BadInput(
+        "a backward pass without a forward pass by DistributedDataParallel::forward in training "
+        "mode: with DdpOptions::shards each shard needs both");
   under_way_ = true;
-  reducer_->begin_pass(0);
+  if (!has_shards()) replica_.begin_pass(0);
   const auto pass = std::make_shared<PassUnderWay>(fail_stop_);
   torch::autograd::Engine::get_default_engine().queue_callback([this, pass] {
     pass->end();
@@ -186,18 +203,28 @@ void GradientSync::State::begin_backward() {
 }
 
 void GradientSync::State::finish_backward() {
-  const std::vector<size_t> missing = reducer_->end_pass();
+  using parallel::Reducer;
+  const std::vector<size_t> missing =
+      replica_.end_pass(parallel::ShardStatistics::Shard::has_samples,
+                        has_shards() ? Reducer::Unreached::zeros : Reducer::Unreached::what_it_has);
   if (!missing.empty() && options_.unused == Unused::forbid) refuse_unused(missing);
-  finish_buckets();
   under_way_ = false;
+  pass_begun_ = false;
   ++passes_;
-  if (options_.unused == Unused::find) give_views(take_earlier(missing));
-  if (!order_is_learned_) learn_order();
+  if (++pass_ < replica_.passes()) return;
+  pass_ = 0;
+  finish_step(missing);
 }
 
-void GradientSync::State::finish_buckets() {
-  reducer_->finish();
-  stragglers_.add(reducer_->seconds_waited());
+void GradientSync::State::finish_step(const std::vector<size_t>& missing) {
+  replica_.finish(replica_.shards());
+  ++steps_;
+  if (has_shards())
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      parameters_.tensors[i].mutable_grad() = replica_.gradient(i);
+  else if (options_.unused == Unused::find)
+    give_views(take_earlier(missing));
+  if (!order_is_learned_) learn_order();
 }
 
 void GradientSync::State::refuse_unused(const std::vector<size_t>& missing) {
@@ -220,7 +247,7 @@ std::vector<size_t> GradientSync::State::take_earlier(const std::vector<size_t>&
   for (const size_t parameter : missing) {
     torch::Tensor& gradient = parameters_.tensors[parameter].mutable_grad();
     if (gradient.defined())
-      gradient = reducer_->gradient(parameter);
+      gradient = replica_.gradient(parameter);
     else
       without.push_back(parameter);
   }
@@ -236,7 +263,7 @@ void GradientSync::State::give_views(const std::vector<size_t>& without) {
       Operation::max);
   for (const size_t parameter : without)
     if (used[parameter] != 0)
-      parameters_.tensors[parameter].mutable_grad() = reducer_->gradient(parameter);
+      parameters_.tensors[parameter].mutable_grad() = replica_.gradient(parameter);
 }
 
 // All take rank 0's order; what got no gradient there comes last.
@@ -250,7 +277,7 @@ void GradientSync::State::learn_order() {
   group_.broadcast(
       {reinterpret_cast<std::byte*>(order.data()), static_cast<int64_t>(order.size()), Type::i64},
       0);
-  make_reducer({order.begin(), order.end()});
+  replica_.order_buckets({order.begin(), order.end()});
 }
 
 // The first rank that has not joined; the world's size if all have.
@@ -265,28 +292,20 @@ int64_t GradientSync::State::reduced(int64_t value, Operation operation) {
 }
 
 void GradientSync::State::sync_buffers(int root) {
-  if (options_.buffers == Buffers::broadcast && group_.world_size() > 1) buffers_.broadcast(root);
-}
-
-double GradientSync::State::clip_gradient_norm(double largest) {
-  torch::NoGradGuard no_grad;
-  double squares = 0;
-  for (const torch::Tensor& parameter : parameters_.tensors)
-    if (parameter.grad().defined()) squares += std::pow(parameter.grad().norm().item<double>(), 2);
-  const double norm = std::sqrt(squares);
-  if (norm > largest)
-    for (const torch::Tensor& parameter : parameters_.tensors)
-      if (parameter.grad().defined()) parameter.grad().mul_(largest / norm);
-  return norm;
+  if (options_.buffers == Buffers::broadcast) replica_.share_buffers(root);
 }
 
 StragglerReport GradientSync::State::stragglers() {
   StragglerReport report;
-  fail_stop_->run([&] { report = stragglers_.report(group_); });
+  fail_stop_->run([&] { report = replica_.stragglers(); });
   return report;
 }
 
 void GradientSync::State::join(const std::function<void()>& loop) {
+  if (has_shards())
+    throw BadInput(
+        "join with DdpOptions::shards: every step has all its shards, so that no worker "
+        "can have fewer passes");
   fail_stop_->run([&] {
     joining_ = true;
     passes_ = 0;
@@ -302,9 +321,10 @@ void GradientSync::State::join(const std::function<void()>& loop) {
 // What the others do in a forward and a backward pass.
 void GradientSync::State::stand_in(int first_active) {
   sync_buffers(first_active);
-  reducer_->begin_pass(0);
-  const std::vector<size_t> missing = reducer_->end_pass(parallel::Reducer::Unreached::zeros);
-  finish_buckets();
+  replica_.begin_pass(0);
+  const std::vector<size_t> missing =
+      replica_.end_pass(parallel::ShardStatistics::Shard::has_samples);
+  replica_.finish(replica_.shards());
   if (options_.unused == Unused::find) give_views(missing);
   if (!order_is_learned_) learn_order();
 }
@@ -313,12 +333,11 @@ void GradientSync::State::take_final_model() {
   const int64_t most = reduced(passes_, Operation::max);
   const auto root = static_cast<int>(
       reduced(passes_ == most ? group_.rank() : group_.world_size(), Operation::min));
-  parallel::broadcast_parameters(model_, group_, root);
-  buffers_.broadcast(root);
+  replica_.share_model(root);
 }
 
 GradientSync::GradientSync(torch::nn::Module& model, World world, DdpOptions options)
-    : state_(std::make_unique<State>(model, std::move(world), std::move(options))) {}
+    : state_(std::make_unique<State>(model, world, options)) {}
 
 GradientSync::~GradientSync() = default;
 
@@ -332,6 +351,10 @@ void GradientSync::pause() {
 
 void GradientSync::go_on() {
   state_->go_on();
+}
+
+bool GradientSync::step_complete() const {
+  return state_->step_complete();
 }
 
 void GradientSync::join(const std::function<void()>& loop) {

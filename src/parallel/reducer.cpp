@@ -15,6 +15,45 @@ namespace lockstep::parallel {
 using collective::Buffer;
 using collective::Cargo;
 
+namespace {
+
+std::optional<Type> narrow_type(Compress compress) {
+  switch (compress) {
+    case Compress::f16:
+      return Type::f16;
+    case Compress::bf16:
+      return Type::bf16;
+    case Compress::none:
+      break;
+  }
+  return std::nullopt;
+}
+
+GradientLayout lay_out(std::vector<GradientSize> sizes, const ReducerOptions& options,
+                       std::optional<Type> type) {
+  if (type)
+    for (GradientSize& size : sizes) size.type = *type;
+  return lay_out(sizes, options.ready, options.buckets);
+}
+
+// In the parameter's own order of memory, so that optimizers walk both alike.
+template <typename Held>
+torch::Tensor view_like(const torch::Tensor& like, std::byte* data, torch::ScalarType type,
+                        const Held& memory) {
+  const auto keep = [held = memory](void*) {};
+  const auto options = like.options().requires_grad(false).dtype(type);
+  if (like.is_non_overlapping_and_dense())
+    return torch::from_blob(data, like.sizes(), like.strides(), keep, options);
+  return torch::from_blob(data, like.sizes(), keep, options);
+}
+
+std::shared_ptr<std::byte> zeroed(int64_t bytes) {
+  const torch::Tensor memory = torch::zeros({bytes}, torch::kUInt8);
+  return {static_cast<std::byte*>(memory.data_ptr()), [memory](std::byte*) {}};
+}
+
+}  // namespace
+
 std::vector<GradientSize> gradient_sizes(const Parameters& parameters) {
   std::vector<GradientSize> sizes;
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -27,19 +66,26 @@ std::vector<GradientSize> gradient_sizes(const Parameters& parameters) {
   return sizes;
 }
 
-Reducer::Reducer(Parameters parameters, GradientLayout layout, const collective::Shards& shards,
-                 collective::Communicator& group)
+Reducer::Reducer(Parameters parameters, const ReducerOptions& options,
+                 const collective::Shards& shards, collective::Communicator& group)
     : parameters_(std::move(parameters)),
-      layout_(std::move(layout)),
+      narrow_type_(narrow_type(options.compress)),
+      layout_(lay_out(gradient_sizes(parameters_), options, std::nullopt)),
+      slot_layout_(lay_out(gradient_sizes(parameters_), options, narrow_type_)),
       shards_(shards),
       schedule_(schedule_of(shards_, group.rank())),
       group_(group),
-      memory_(group.allocate(static_cast<size_t>(layout_.bytes * schedule_.slots))),
-      views_(static_cast<size_t>(schedule_.slots)),
-      progress_(layout_.buckets.size()) {
-  for (int slot = 0; slot < schedule_.slots; ++slot)
-    for (size_t i = 0; i < parameters_.size(); ++i)
-      views_[static_cast<size_t>(slot)].push_back(view_of(i, slot));
+      memory_(group.allocate(static_cast<size_t>(slot_layout_.bytes * schedule_.slots))),
+      result_memory_(narrow() ? zeroed(layout_.bytes) : memory_.data),
+      slots_(static_cast<size_t>(schedule_.slots)),
+      buckets_(slot_layout_.buckets.size()) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    for (int slot = 0; slot < schedule_.slots; ++slot)
+      slots_[static_cast<size_t>(slot)].push_back(view_in_slot(i, slot));
+    const torch::Tensor& like = parameters_.tensors[i];
+    results_.push_back(view_like(like, result_memory_.get() + layout_.places[i].begin,
+                                 like.scalar_type(), result_memory_));
+  }
 }
 
 void Reducer::use_hook(std::shared_ptr<GradientHook> hook, World world) {
@@ -50,26 +96,21 @@ void Reducer::use_hook(std::shared_ptr<GradientHook> hook, World world) {
   hook_world_ = std::move(world);
 }
 
-// In the parameter's own order of memory, so that optimizers walk both alike.
-torch::Tensor Reducer::view_of(size_t parameter, int slot) const {
+torch::Tensor Reducer::view_in_slot(size_t parameter, int slot) const {
   const torch::Tensor& like = parameters_.tensors[parameter];
   std::byte* const data =
-      memory_.data.get() + slot * layout_.bytes + layout_.places[parameter].begin;
-  const auto keep = [held = memory_](void*) {};
-  const auto options = like.options().requires_grad(false);
-  if (like.is_non_overlapping_and_dense())
-    return torch::from_blob(data, like.sizes(), like.strides(), keep, options);
-  return torch::from_blob(data, like.sizes(), keep, options);
+      memory_.data.get() + slot * slot_layout_.bytes + slot_layout_.places[parameter].begin;
+  return view_like(like, data, narrow() ? scalar_type(*narrow_type_) : like.scalar_type(), memory_);
 }
 
 std::byte* Reducer::place(size_t bucket, int slot) const {
-  return memory_.data.get() + slot * layout_.bytes + layout_.buckets[bucket].begin;
+  return memory_.data.get() + slot * slot_layout_.bytes + slot_layout_.buckets[bucket].begin;
 }
 
 void Reducer::begin_pass(int pass) {
   pass_ = pass;
   added_.assign(parameters_.size(), false);
-  for (Progress& progress : progress_) progress = {};
+  for (BucketState& bucket : buckets_) bucket = {};
   next_bucket_ = 0;
 }
 
@@ -81,7 +122,7 @@ void Reducer::add(size_t parameter) {
 
 const torch::Tensor& Reducer::view_in_pass(size_t parameter) const {
   const int slot = schedule_.passes[static_cast<size_t>(pass_)].slot;
-  return views_[static_cast<size_t>(slot)][parameter];
+  return slots_[static_cast<size_t>(slot)][parameter];
 }
 
 // A gradient into its place.
@@ -95,12 +136,13 @@ void Reducer::put(size_t parameter) {
   torch::Tensor view = view_in_pass(parameter);
   if (gradient.data_ptr() == view.data_ptr()) return;
   torch::NoGradGuard no_grad;
-  view.copy_(gradient);
+  // A sum of halves overflows where their mean does not.
+  view.copy_(narrow() ? gradient.div(shards_.count()) : gradient);
 }
 
 void Reducer::count(size_t parameter) {
-  const size_t bucket = layout_.places[parameter].bucket;
-  if (++progress_[bucket].added == layout_.buckets[bucket].parameters.size()) fill(bucket);
+  const size_t bucket = slot_layout_.places[parameter].bucket;
+  if (++buckets_[bucket].added == slot_layout_.buckets[bucket].parameters.size()) fill(bucket);
 }
 
 std::vector<size_t> Reducer::end_pass(Unreached unreached) {
@@ -111,14 +153,14 @@ std::vector<size_t> Reducer::end_pass(Unreached unreached) {
     if (unreached == Unreached::what_it_has && parameters_.tensors[i].grad().defined())
       put(i);
     else
-      std::memset(view_in_pass(i).data_ptr(), 0, static_cast<size_t>(layout_.places[i].bytes));
+      std::memset(view_in_pass(i).data_ptr(), 0, static_cast<size_t>(slot_layout_.places[i].bytes));
     count(i);
   }
   return missing;
 }
 
 void Reducer::fill(size_t bucket) {
-  const GradientLayout::Bucket& about = layout_.buckets[bucket];
+  const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
   const auto add = collective::combiner(about.type, Operation::sum);
   for (const auto& [into, from] : schedule_.passes[static_cast<size_t>(pass_)].folds)
     add(place(bucket, into), place(bucket, from), static_cast<size_t>(about.end - about.begin));
@@ -126,32 +168,35 @@ void Reducer::fill(size_t bucket) {
 }
 
 void Reducer::start_full_buckets() {
-  for (; next_bucket_ < progress_.size(); ++next_bucket_) {
-    Progress& progress = progress_[next_bucket_];
-    if (progress.added < layout_.buckets[next_bucket_].parameters.size()) return;
-    progress.pending = start(next_bucket_);
+  for (; next_bucket_ < buckets_.size(); ++next_bucket_) {
+    BucketState& bucket = buckets_[next_bucket_];
+    if (bucket.added < slot_layout_.buckets[next_bucket_].parameters.size()) return;
+    bucket.pending = start(next_bucket_);
   }
 }
 
 collective::Pending Reducer::start(size_t bucket) {
-  const GradientLayout::Bucket& about = layout_.buckets[bucket];
   if (shards_.count() == 1) return {};  // its own mean
-  if (!hook_) {
-    std::vector<Buffer> terms;
-    for (size_t slot = 0; slot < shards_.terms_of(group_.rank()).size(); ++slot)
-      terms.push_back({place(bucket, static_cast<int>(slot)), about.count(), about.type});
-    // A sum of halves overflows where their mean does not.
-    const bool divide_first = about.type == Type::f16;
-    if (divide_first)
-      for (const Buffer& term : terms)
-        collective::divider(term.type)(term.data, term.bytes(), shards_.count());
-    return group_.all_reduce_async(terms, shards_, divide_first ? Operation::sum : Operation::mean,
-                                   {Cargo::Kind::gradients, static_cast<int>(bucket)},
-                                   memory_.data);
-  }
+  if (hook_) return start_hook(bucket);
+  const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
+  std::vector<Buffer> terms;
+  for (size_t slot = 0; slot < shards_.terms_of(group_.rank()).size(); ++slot)
+    terms.push_back({place(bucket, static_cast<int>(slot)), about.count(), about.type});
+  // A sum of halves overflows where their mean does not; narrow ones have been divided already.
+  const bool divide_here = about.type == Type::f16 && !narrow();
+  if (divide_here)
+    for (const Buffer& term : terms)
+      collective::divider(term.type)(term.data, term.bytes(), shards_.count());
+  return group_.all_reduce_async(terms, shards_,
+                                 divide_here || narrow() ? Operation::sum : Operation::mean,
+                                 {Cargo::Kind::gradients, static_cast<int>(bucket)}, memory_.data);
+}
+
+collective::Pending Reducer::start_hook(size_t bucket) {
+  const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
   GradientBucket given{.index = bucket};
   given.values = torch::from_blob(place(bucket, 0), {about.count()}, scalar_type(about.type));
-  for (const size_t parameter : about.parameters) given.gradients.push_back(views_[0][parameter]);
+  for (const size_t parameter : about.parameters) given.gradients.push_back(slots_[0][parameter]);
   given.parameters = about.parameters;
   return hook_lane_.start([this, given]() mutable {
     torch::NoGradGuard no_grad;
@@ -166,10 +211,16 @@ collective::Pending Reducer::start(size_t bucket) {
 
 void Reducer::finish() {
   seconds_waited_ = 0;
-  for (const Progress& progress : progress_) {
-    progress.pending.wait();
-    seconds_waited_ += progress.pending.seconds();
+  for (const BucketState& bucket : buckets_) {
+    bucket.pending.wait();
+    seconds_waited_ += bucket.pending.seconds();
   }
+  if (narrow()) widen();
+}
+
+void Reducer::widen() {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < results_.size(); ++i) results_[i].copy_(slots_[0][i]);
 }
 
 }  // namespace lockstep::parallel

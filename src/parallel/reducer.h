@@ -17,6 +17,13 @@ namespace lockstep::parallel {
 /// not on the CPU or whose type collectives do not know.
 std::vector<GradientSize> gradient_sizes(const Parameters& parameters);
 
+struct ReducerOptions {
+  /// The order in which gradients become ready: numbers of parameters, each once.
+  std::vector<size_t> ready;
+  BucketLimits buckets = {};
+  Compress compress = Compress::none;
+};
+
 /// Averages gradients over all shards of all workers, bucket by bucket, while they are computed.
 ///
 /// A worker computes its shards one after another, a *pass* each. `add` copies a gradient into the
@@ -24,19 +31,23 @@ std::vector<GradientSize> gradient_sizes(const Parameters& parameters);
 /// its gradients added, slots are folded along the canonical tree; in the last pass its all-reduce
 /// then starts, after those of all buckets before it, so that all workers start them in one order.
 ///
+/// Compressed, slots have the narrower type: every shard's gradient is divided by the number of
+/// shards and rounded, and every sum is, so that the result depends on the shards alone.
+///
 ///     reducer.begin_pass(0);
 ///     ... backward: reducer.add(i) for every parameter ...
 ///     reducer.end_pass();
 ///     reducer.finish();          // gradient(i) is the mean, the same on every worker
 class Reducer {
  public:
-  Reducer(Parameters parameters, GradientLayout layout, const collective::Shards& shards,
+  Reducer(Parameters parameters, const ReducerOptions& options, const collective::Shards& shards,
           collective::Communicator& group);
 
-  /// Lets `hook` reduce buckets, over `world`. One shard a worker only.
+  /// Lets `hook` reduce buckets, over `world`. Throws BadInput where a worker has several shards.
   void use_hook(std::shared_ptr<GradientHook> hook, World world);
 
   int passes() const { return static_cast<int>(schedule_.passes.size()); }
+  /// Of the results.
   const GradientLayout& layout() const { return layout_; }
 
   void begin_pass(int pass);
@@ -56,22 +67,24 @@ class Reducer {
   /// Waits until all buckets are reduced.
   void finish();
 
-  /// The parameter's place in the first slot, where the result is: a view.
-  const torch::Tensor& gradient(size_t parameter) const { return views_[0][parameter]; }
-  /// The whole first slot.
-  std::byte* memory() const { return memory_.data.get(); }
+  /// Where the parameter's result is: a view.
+  const torch::Tensor& gradient(size_t parameter) const { return results_[parameter]; }
+  /// All results, as `layout` says.
+  std::byte* memory() const { return result_memory_.get(); }
 
   /// In the last step, over all buckets: seconds from this worker's readiness until all had come
   /// and the bucket was reduced. Who makes the others wait has the least.
   double seconds_waited() const { return seconds_waited_; }
 
  private:
-  struct Progress {
+  /// How far a bucket has come in the pass.
+  struct BucketState {
     size_t added = 0;
     collective::Pending pending;
   };
 
-  torch::Tensor view_of(size_t parameter, int slot) const;
+  bool narrow() const { return narrow_type_.has_value(); }
+  torch::Tensor view_in_slot(size_t parameter, int slot) const;
   const torch::Tensor& view_in_pass(size_t parameter) const;
   void put(size_t parameter);
   void count(size_t parameter);
@@ -79,23 +92,29 @@ class Reducer {
   void fill(size_t bucket);
   void start_full_buckets();
   collective::Pending start(size_t bucket);
+  collective::Pending start_hook(size_t bucket);
+  void widen();
 
   // Constant after construction.
   const Parameters parameters_;
-  const GradientLayout layout_;
+  const std::optional<Type> narrow_type_;  ///< that gradients travel as, where it is not their own
+  const GradientLayout layout_;            ///< of results
+  const GradientLayout slot_layout_;       ///< the same, unless they travel as another type
   const collective::Shards shards_;
   const ShardSchedule schedule_;
   collective::Communicator& group_;
   transport::Memory memory_;                       ///< slot after slot
-  std::vector<std::vector<torch::Tensor>> views_;  ///< by slot, by parameter
+  std::shared_ptr<std::byte> result_memory_;       ///< the first slot, unless that is narrow
+  std::vector<std::vector<torch::Tensor>> slots_;  ///< views by slot, by parameter
+  std::vector<torch::Tensor> results_;             ///< views by parameter
   std::shared_ptr<GradientHook> hook_;
   std::optional<World> hook_world_;
 
   // Of the step under way.
   int pass_ = 0;
-  std::vector<bool> added_;         ///< by parameter, in this pass
-  std::vector<Progress> progress_;  ///< by bucket
-  size_t next_bucket_ = 0;          ///< to start
+  std::vector<bool> added_;           ///< by parameter, in this pass
+  std::vector<BucketState> buckets_;  ///< by bucket
+  size_t next_bucket_ = 0;            ///< to start
   double seconds_waited_ = 0;
 
   collective::Lane hook_lane_;  // last, so that it ends first

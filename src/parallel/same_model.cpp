@@ -27,13 +27,4 @@ void require_same_model(const torch::nn::Module& model, collective::Communicator
   agree(facts, [&](const std::string& text) { return group.gather_texts(text); });
 }
 
-void broadcast_parameters(torch::nn::Module& model, collective::Communicator& group, int root) {
-  torch::NoGradGuard no_grad;
-  for (const auto& item : model.named_parameters()) {
-    const torch::Tensor values = item.value().contiguous();
-    group.broadcast(buffer_of(values, fmt::format("parameter '{}'", item.key())), root);
-    if (values.data_ptr() != item.value().data_ptr()) item.value().copy_(values);
-  }
-}
-
 }  // namespace lockstep::parallel

@@ -10,7 +10,4 @@ namespace lockstep::parallel {
 /// parameter whose strides, differ between ranks.
 void require_same_model(const torch::nn::Module& model, collective::Communicator& group);
 
-/// Collective: gives all ranks `root`'s parameters.
-void broadcast_parameters(torch::nn::Module& model, collective::Communicator& group, int root);
-
 }  // namespace lockstep::parallel

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "collective/plan/shards.h"
 #include "data/loader.h"
 #include "lockstep/error.h"
 
@@ -20,32 +21,42 @@ struct DistributedSampler::State {
   bool epoch_was_set = false;
   int resets = 0;
   bool warned = false;
-  std::vector<size_t> mine;
-  size_t next = 0;
+  std::vector<std::vector<size_t>> mine;  ///< by shard of this worker's
+  size_t shard = 0;                       ///< whose turn it is
+  size_t next = 0;                        ///< in every shard
 
-  size_t mine_count() const {
-    const auto workers = static_cast<size_t>(world);
+  size_t shards() const {
+    return static_cast<size_t>(options.shards == 0 ? world : options.shards);
+  }
+
+  size_t count_of(size_t of_shard) const {
     switch (options.uneven) {
       case Uneven::pad:
-        return (samples + workers - 1) / workers;
+        return (samples + shards() - 1) / shards();
       case Uneven::drop:
-        return samples / workers;
+        return samples / shards();
       case Uneven::keep:
         break;
     }
-    return (samples + workers - 1 - static_cast<size_t>(rank)) / workers;
+    return (samples + shards() - 1 - of_shard) / shards();
   }
 
+  // Shard s has every shards()-th sample of the epoch's order, from the s-th on.
   void choose() {
     const auto order = data::epoch_order(
         static_cast<int64_t>(samples),
-        options.shuffle ? data::Order::shuffled : data::Order::sequential, options.seed, epoch);
+        options.shuffle ? data::SampleOrder::shuffled : data::SampleOrder::sequential, options.seed,
+        epoch);
+    const auto bounds = collective::Shards::even(static_cast<int64_t>(shards()), world).bounds();
     mine.clear();
-    for (size_t i = 0; i < mine_count(); ++i) {
-      const size_t place = i * static_cast<size_t>(world) + static_cast<size_t>(rank);
-      mine.push_back(static_cast<size_t>(order[place % samples]));
+    for (int64_t s = bounds[static_cast<size_t>(rank)]; s < bounds[static_cast<size_t>(rank) + 1];
+         ++s) {
+      std::vector<size_t>& chosen = mine.emplace_back();
+      for (size_t i = 0; i < count_of(static_cast<size_t>(s)); ++i)
+        chosen.push_back(
+            static_cast<size_t>(order[(i * shards() + static_cast<size_t>(s)) % samples]));
     }
-    next = 0;
+    shard = next = 0;
   }
 
   // The second time through the data without a new epoch is the mistake everybody makes once, and
@@ -70,8 +81,13 @@ DistributedSampler::DistributedSampler(size_t samples, int rank, int world,
   if (rank < 0 || rank >= world)
     throw BadInput("sampler for rank {} of {}: expected a rank from 0 to {}", rank, world,
                    world - 1);
-  const size_t least = options.uneven == Uneven::keep ? 1 : static_cast<size_t>(world);
-  if (samples < (options.uneven == Uneven::pad ? 1 : least))
+  if (options.shards != 0 && (options.shards < world || options.uneven == Uneven::keep))
+    throw BadInput(
+        "sampler of {} shards for {} workers: expected as many at least, and not "
+        "Uneven::keep",
+        options.shards, world);
+  const size_t least = options.uneven == Uneven::drop ? state_->shards() : 1;
+  if (samples < least)
     throw BadInput("sampler of {} samples for {} workers: too few", samples, world);
   state_->choose();
 }
@@ -84,7 +100,9 @@ void DistributedSampler::set_epoch(int64_t epoch) {
 }
 
 size_t DistributedSampler::size() const {
-  return state_->mine.size();
+  size_t samples = 0;
+  for (const auto& shard : state_->mine) samples += shard.size();
+  return samples;
 }
 
 void DistributedSampler::reset(torch::optional<size_t> new_size) {
@@ -95,12 +113,15 @@ void DistributedSampler::reset(torch::optional<size_t> new_size) {
 
 torch::optional<std::vector<size_t>> DistributedSampler::next(size_t batch_size) {
   State& state = *state_;
-  const size_t end = std::min(state.next + batch_size, state.mine.size());
+  const std::vector<size_t>& all = state.mine[state.shard];
+  const size_t end = std::min(state.next + batch_size, all.size());
   if (state.next == end) return torch::nullopt;
-  const auto begin = state.mine.begin();
-  std::vector<size_t> batch(begin + static_cast<int64_t>(state.next),
-                            begin + static_cast<int64_t>(end));
-  state.next = end;
+  std::vector<size_t> batch(all.begin() + static_cast<int64_t>(state.next),
+                            all.begin() + static_cast<int64_t>(end));
+  if (++state.shard == state.mine.size()) {
+    state.shard = 0;
+    state.next = end;
+  }
   return batch;
 }
 
@@ -108,14 +129,18 @@ void DistributedSampler::save(torch::serialize::OutputArchive& archive) const {
   archive.write("epoch", torch::tensor(state_->epoch, torch::kInt64), /*is_buffer=*/true);
   archive.write("next", torch::tensor(static_cast<int64_t>(state_->next), torch::kInt64),
                 /*is_buffer=*/true);
+  archive.write("shard", torch::tensor(static_cast<int64_t>(state_->shard), torch::kInt64),
+                /*is_buffer=*/true);
 }
 
 void DistributedSampler::load(torch::serialize::InputArchive& archive) {
-  torch::Tensor epoch, next;
+  torch::Tensor epoch, next, shard;
   archive.read("epoch", epoch, /*is_buffer=*/true);
   archive.read("next", next, /*is_buffer=*/true);
+  archive.read("shard", shard, /*is_buffer=*/true);
   set_epoch(epoch.item<int64_t>());
   state_->next = static_cast<size_t>(next.item<int64_t>());
+  state_->shard = static_cast<size_t>(shard.item<int64_t>());
 }
 
 }  // namespace lockstep

@@ -11,16 +11,18 @@
 
 namespace lockstep::parallel {
 
-/// Numbers that every shard has and that all shards' are added up to, along the canonical tree:
-/// losses, counts, statistics.
+/// Numbers that every shard has and that become one over all shards, along the canonical tree: sums
+/// of losses, counts and statistics, or largest values.
 ///
 ///     for each pass: write to vector.slot(pass), then vector.fold(pass);
-///     vector.start(Operation::sum).wait();      // vector.result() is the sum over all shards
+///     vector.start().wait();      // vector.result() is the sum over all shards
 template <typename Value>
 class ShardedVector {
  public:
-  ShardedVector(int64_t count, const collective::Shards& shards, collective::Communicator& group)
+  ShardedVector(int64_t count, const collective::Shards& shards, collective::Communicator& group,
+                Operation operation = Operation::sum)
       : count_(count),
+        operation_(operation),
         shards_(shards),
         schedule_(schedule_of(shards_, group.rank())),
         group_(group),
@@ -31,18 +33,18 @@ class ShardedVector {
     return at(schedule_.passes[static_cast<size_t>(pass)].slot);
   }
   void fold(int pass) const {
-    const auto add = collective::combiner(kType, Operation::sum);
+    const auto add = collective::combiner(kType, operation_);
     for (const auto& [into, from] : schedule_.passes[static_cast<size_t>(pass)].folds)
       add(reinterpret_cast<std::byte*>(at(into).data()),
           reinterpret_cast<std::byte*>(at(from).data()), at(into).size_bytes());
   }
 
-  collective::Pending start(Operation operation, collective::Cargo cargo = {}) const {
+  collective::Pending start(collective::Cargo cargo = {}) const {
     std::vector<collective::Buffer> terms;
     for (size_t i = 0; i < shards_.terms_of(group_.rank()).size(); ++i)
       terms.push_back(
           {reinterpret_cast<std::byte*>(at(static_cast<int>(i)).data()), count_, kType});
-    return group_.all_reduce_async(terms, shards_, operation, cargo);
+    return group_.all_reduce_async(terms, shards_, operation_, cargo);
   }
 
   std::span<Value> result() const { return at(0); }
@@ -59,6 +61,7 @@ class ShardedVector {
   }
 
   int64_t count_;
+  Operation operation_;
   collective::Shards shards_;
   ShardSchedule schedule_;
   collective::Communicator& group_;

@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/host.h"
 #include "collective/fold/fold.h"
 #include "collective/program.h"
 #include "sim/predict.h"
 #include "sim/simulate.h"
-#include "transport/host.h"
 
 namespace lockstep::sim {
 namespace {
@@ -44,7 +44,7 @@ double average(Communicator& group, double value) {
 
 // Ranks that run on one kernel share its processors, whatever hosts they take themselves for.
 double shared_processors(Communicator& group) {
-  const auto kernels = group.gather_texts(transport::kernel_identity());
+  const auto kernels = group.gather_texts(kernel_identity());
   const bool one_machine = std::all_of(kernels.begin(), kernels.end(),
                                        [&](const std::string& each) { return each == kernels[0]; });
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);

@@ -1,48 +1,100 @@
 #include "train/evaluate.h"
 
+#include <torch/types.h>
+
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 #include "base/range.h"
+#include "data/loader.h"
+#include "train/batch_tensors.h"
 
 namespace lockstep::train {
 namespace {
 
+using objective::Scorecard;
+
 // Part of the result: another batch size may round sums differently.
 constexpr int64_t kBatch = 256;
 
+// Everyone's results in the order of batches: sums then do not depend on who computed which.
+class Results {
+ public:
+  Results(const Scorecard& scorecard, int64_t batches)
+      : scorecard_(scorecard),
+        sums_(scorecard.sums() * static_cast<size_t>(batches)),
+        maxima_(scorecard.maxima()),
+        tables_(scorecard.tables()),
+        table_(scorecard.tables()) {
+    Scorecard::clear({sums_, maxima_, tables_});
+  }
+
+  /// Where a batch is scored; then `added`.
+  Scorecard::Slot slot(int64_t batch) {
+    batch_maxima_.resize(maxima_.size());
+    return {
+        std::span(sums_).subspan(static_cast<size_t>(batch) * scorecard_.sums(), scorecard_.sums()),
+        batch_maxima_, table_};
+  }
+  void added() {
+    for (size_t i = 0; i < maxima_.size(); ++i) maxima_[i] = std::max(maxima_[i], batch_maxima_[i]);
+    for (size_t i = 0; i < tables_.size(); ++i) tables_[i] += table_[i];
+  }
+
+  Evaluation of_all(collective::Communicator& group) {
+    all_reduce(sums_, Operation::sum, group);
+    all_reduce(maxima_, Operation::max, group);
+    all_reduce(tables_, Operation::sum, group);
+    objective::Totals totals;
+    for (size_t begin = 0; begin < sums_.size(); begin += scorecard_.sums())
+      totals += scorecard_.totals(std::span(sums_).subspan(begin, scorecard_.sums()), maxima_);
+    return {std::move(totals), std::move(tables_)};
+  }
+
+ private:
+  static void all_reduce(std::vector<double>& values, Operation operation,
+                         collective::Communicator& group) {
+    if (values.empty()) return;
+    group.all_reduce({reinterpret_cast<std::byte*>(values.data()),
+                      static_cast<int64_t>(values.size()), Type::f64},
+                     operation);
+  }
+
+  const Scorecard& scorecard_;
+  std::vector<double> sums_;  ///< by batch
+  std::vector<double> maxima_;
+  std::vector<double> tables_;
+  std::vector<double> batch_maxima_;
+  std::vector<double> table_;  ///< of one batch
+};
+
 }  // namespace
 
-Totals evaluate(model::Model& model, const data::Dataset& dataset,
-                const data::Normalization& normalization, collective::Communicator& group) {
+Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scorecard,
+                    std::shared_ptr<const Dataset> dataset, collective::Communicator& group) {
   torch::NoGradGuard no_grad;
   model.eval();
-  data::Loader loader(dataset, {.batch = std::min(kBatch, dataset.size()),
-                                .order = data::Order::sequential,
-                                .last = data::LastBatch::keep,
-                                .normalization = normalization});
-  struct Result {
-    double loss, correct, samples;
-  };
-  // Everyone's results in the order of batches: sums then do not depend on who computed which.
-  std::vector<Result> results(static_cast<size_t>(loader.batches_per_epoch()), Result{0, 0, 0});
+  const Fields fields = dataset->fields();
+  const int64_t size = dataset->size();
+  data::Loader loader(std::move(dataset), {.batch = std::min(kBatch, size),
+                                           .order = data::SampleOrder::sequential,
+                                           .last = data::LastBatch::keep});
+  Results results(scorecard, loader.batches_per_epoch());
   const Range mine = slice(loader.batches_per_epoch(), group.world_size(), group.rank());
   if (!mine.empty()) loader.seek(0, mine.begin);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     group.check();
-    const auto [x, y] = to_tensors(loader.next(), dataset.shape);
-    const torch::Tensor scores = model.forward(x);
-    results[static_cast<size_t>(i)] = {
-        torch::cross_entropy_loss(scores, y, {}, at::Reduction::Sum).item<double>(),
-        scores.argmax(1).eq(y).sum().item<double>(), static_cast<double>(y.size(0))};
+    const Batch batch = [&] {
+      const data::LoadedBatch& loaded = loader.next();
+      return to_tensors(loaded, fields, {0, loaded.whole});
+    }();
+    const Tensors outputs = model.forward(batch.inputs);
+    const Loss loss = objective.loss(outputs, batch);
+    scorecard.score(objective, outputs, batch, loss, results.slot(i));
+    results.added();
   }
-  group.all_reduce({reinterpret_cast<std::byte*>(results.data()),
-                    static_cast<int64_t>(results.size() * 3), Type::f64});
-  Totals totals;
-  for (const auto& [loss, correct, samples] : results)
-    totals += {loss, static_cast<int64_t>(correct), static_cast<int64_t>(samples)};
   model.train();
-  return totals;
+  return results.of_all(group);
 }
 
 }  // namespace lockstep::train

@@ -7,8 +7,9 @@
 #include "base/agreement.h"
 #include "device/allocator.h"
 #include "lockstep/error.h"
+#include "model/models.h"
+#include "objective/objectives.h"
 #include "train/state.h"
-#include "train/worker_count.h"
 
 namespace lockstep::train {
 namespace {
@@ -20,20 +21,41 @@ Recipe checked(Recipe recipe) {
   return recipe;
 }
 
-std::shared_ptr<model::Model> model_for(const Recipe& recipe, const data::Dataset& dataset) {
-  auto model = model::make_model({.name = recipe.model.name,
-                                  .input = dataset.shape,
-                                  .classes = dataset.classes(),
-                                  .zero_gamma = recipe.model.zero_gamma,
-                                  .kernels = model::kernels_named(recipe.train.kernels),
-                                  .seed = static_cast<uint64_t>(recipe.train.seed)});
-  if (!recipe.model.weights.empty()) load_weights(recipe.model.weights, *model);
-  return model;
+std::shared_ptr<Objective> objective_for(const Recipe& recipe, const Dataset& dataset) {
+  return objective::make_objective(recipe.objective.name,
+                                   {.fields = dataset.fields(),
+                                    .kernels = model::kernels_named(recipe.train.kernels),
+                                    .options = recipe.objective.options});
 }
 
-collective::Shards shards_for(const Recipe& recipe, int world) {
-  check_worker_count(recipe, world);
-  return collective::Shards::even(shards_of(recipe), world);
+// Checkpoints, digests and exchanges take tensors for rows of bytes.
+void require_contiguous(const Model& model) {
+  const auto check = [](const char* what, const auto& items) {
+    for (const auto& item : items)
+      if (!item.value().is_contiguous())
+        throw BadInput("{} '{}' of the model is not contiguous; register a .contiguous() one", what,
+                       item.key());
+  };
+  check("parameter", model.named_parameters());
+  check("buffer", model.named_buffers());
+}
+
+std::shared_ptr<Model> model_for(const Recipe& recipe, const Dataset& dataset,
+                                 const Objective& objective) {
+  auto made = model::make_model({.name = recipe.model.name,
+                                 .inputs = dataset.fields().inputs,
+                                 .outputs = objective.outputs(),
+                                 .kernels = model::kernels_named(recipe.train.kernels),
+                                 .options = recipe.model.options},
+                                static_cast<uint64_t>(recipe.train.seed));
+  require_contiguous(*made);
+  if (!recipe.model.weights.empty()) load_weights(recipe.model.weights, *made);
+  return made;
+}
+
+collective::Shards shards_for(const Recipe& recipe, int world_size) {
+  check_worker_count(recipe, world_size);
+  return collective::Shards::even(slices_of(recipe), world_size);
 }
 
 data::Share share_of(const collective::Shards& shards, int rank) {
@@ -41,42 +63,47 @@ data::Share share_of(const collective::Shards& shards, int rank) {
   return {shards.bounds()[at], shards.bounds()[at + 1], shards.count()};
 }
 
-// Workers with other data or another recipe would train on without noticing.
-void require_same_run(const Recipe& recipe, const data::Splits& splits,
-                      collective::Communicator& group) {
-  Facts facts;
-  for (const auto& [key, value] : result_values(recipe)) facts.emplace_back(key, value);
-  facts.emplace_back("the data's digest", splits.digest);
-  agree(facts, [&](const std::string& text) { return group.gather_texts(text); });
+std::string describe(const std::vector<Metric>& metrics) {
+  std::string text;
+  for (const Metric& metric : metrics)
+    text += fmt::format("{} ({} {} {}), ", metric.name, static_cast<int>(metric.combine),
+                        static_cast<int>(metric.when), fmt::join(metric.shape, " x "));
+  return text;
 }
 
-data::LoaderOptions loader_options(const Recipe& recipe, const data::Normalization& normalization,
-                                   const data::Share& share) {
+// Workers with other data or another recipe would train on without noticing.
+void require_same_run(const Setup& setup) {
+  Facts facts;
+  for (const auto& [key, value] : result_values(setup.recipe)) facts.emplace_back(key, value);
+  facts.emplace_back("the data's digest", setup.data->digest);
+  facts.emplace_back("the objective's metrics", describe(setup.objective->metrics()));
+  agree(facts, [&](const std::string& text) { return setup.group.gather_texts(text); });
+}
+
+data::LoaderOptions loader_options(const Recipe& recipe, const data::Share& share) {
   return {.batch = recipe.train.batch,
-          .order = data::Order::shuffled,
+          .order = data::SampleOrder::shuffled,
           .last = recipe.train.drop_last ? data::LastBatch::drop : data::LastBatch::keep,
           .seed = static_cast<uint64_t>(recipe.train.seed),
-          .augment = recipe.data.augment,
-          .normalization = normalization,
           .share = share};
 }
 
 }  // namespace
 
-Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const TrainingData> loaded)
+Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingData> loaded)
     : recipe(checked(std::move(asked))),
       world(std::move(everyone)),
       group(world.communicator()),
       shards(shards_for(recipe, group.world_size())),
       data(std::move(loaded)),
-      splits(data->splits),
-      normalization(data->normalization),
-      model(model_for(recipe, splits.train)),
-      loader(splits.train, loader_options(recipe, normalization, share_of(shards, group.rank()))),
+      objective(objective_for(recipe, train())),
+      model(model_for(recipe, train(), *objective)),
+      evaluation(objective->metrics(), Phase::evaluation),
+      loader(data->splits.train, loader_options(recipe, share_of(shards, group.rank()))),
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
                                          : recipe.train.epochs * steps_per_epoch) {
-  require_same_run(recipe, splits, group);
+  require_same_run(*this);
 }
 
 }  // namespace lockstep::train

@@ -3,19 +3,21 @@
 #include <memory>
 
 #include "collective/communicator.h"
-#include "data/loader.h"
+#include "data/training_data.h"
+#include "lockstep/model.h"
+#include "lockstep/objective.h"
 #include "lockstep/world.h"
-#include "model/model.h"
+#include "objective/scorecard.h"
 #include "recipe/recipe.h"
-#include "train/training_data.h"
 
 namespace lockstep::train {
 
 /// What a recipe asks for, loaded and ready: everything that can be wrong with a recipe is found
 /// here, before a run's folder is touched.
 struct Setup {
-  /// Collective. Throws BadInput; Mismatch where workers do not have the same recipe or data.
-  Setup(Recipe recipe, World world, std::shared_ptr<const TrainingData> data);
+  /// Collective. Throws BadInput; Mismatch where workers do not have the same recipe, data or
+  /// metrics.
+  Setup(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data);
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
 
@@ -23,13 +25,16 @@ struct Setup {
   World world;
   collective::Communicator& group;
   const collective::Shards shards;
-  const std::shared_ptr<const TrainingData> data;
-  const data::Splits& splits;
-  const data::Normalization& normalization;
-  const std::shared_ptr<model::Model> model;
+  const std::shared_ptr<const data::TrainingData> data;
+  const std::shared_ptr<Objective> objective;
+  const std::shared_ptr<Model> model;
+  const objective::Scorecard evaluation;  ///< of the test split
   data::Loader loader;
   const int64_t steps_per_epoch;
   const int64_t total_steps;
+
+  const Dataset& train() const { return *data->splits.train; }
+  const Dataset& test() const { return *data->splits.test; }
 };
 
 }  // namespace lockstep::train

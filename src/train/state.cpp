@@ -7,27 +7,34 @@
 #include <vector>
 
 #include "lockstep/error.h"
+#include "run/events.h"
 
 namespace lockstep::train {
+
+using run::Metadata;
+using run::Safetensors;
+using run::TensorView;
+
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPositionKey = "lockstep.position";
+constexpr const char* kResumeKey = "lockstep.position";
 
 // Optimizer state beside the weights: "optimizer.momentum:conv1.weight".
 constexpr std::string_view kOptimizerPrefix = "optimizer.";
 
+// As safetensors calls them.
+constexpr std::pair<torch::ScalarType, const char*> kTypeNames[] = {
+    {torch::kFloat32, "F32"},   {torch::kFloat64, "F64"}, {torch::kFloat16, "F16"},
+    {torch::kBFloat16, "BF16"}, {torch::kInt64, "I64"},   {torch::kInt32, "I32"},
+    {torch::kInt16, "I16"},     {torch::kInt8, "I8"},     {torch::kUInt8, "U8"},
+    {torch::kBool, "BOOL"}};
+
 std::string type_name(const torch::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case torch::kFloat32:
-      return "F32";
-    case torch::kInt64:
-      return "I64";
-    default:
-      throw Error(
-          fmt::format("tensors of type {} cannot be saved", toString(tensor.scalar_type())));
-  }
+  for (const auto& [type, name] : kTypeNames)
+    if (type == tensor.scalar_type()) return name;
+  throw Error(fmt::format("tensors of type {} cannot be saved", toString(tensor.scalar_type())));
 }
 
 struct NamedTensor {
@@ -36,7 +43,7 @@ struct NamedTensor {
 };
 
 // Parameters and buffers, in the model's own order.
-std::vector<NamedTensor> state_of(const model::Model& model) {
+std::vector<NamedTensor> tensors_of(const Model& model) {
   std::vector<NamedTensor> state;
   for (const auto& item : model.named_parameters()) state.push_back({item.key(), item.value()});
   for (const auto& item : model.named_buffers()) state.push_back({item.key(), item.value()});
@@ -47,23 +54,23 @@ std::span<std::byte> bytes_of(const torch::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
-std::vector<TensorView> model_views(const model::Model& model) {
+std::vector<TensorView> model_views(const Model& model) {
   std::vector<TensorView> views;
-  for (const auto& [name, tensor] : state_of(model))
+  for (const auto& [name, tensor] : tensors_of(model))
     views.push_back({name, type_name(tensor), tensor.sizes().vec(), bytes_of(tensor)});
   return views;
 }
 
 struct OptimizerTensor {
   std::string name;
-  const FlatParameters::Parameter* parameter;
+  const parallel::FlatParameters::Parameter* parameter;
   std::span<float> values;
 };
 
 std::vector<OptimizerTensor> optimizer_tensors(Step& step) {
   std::vector<OptimizerTensor> tensors;
   for (const auto& state : step.optimizer().state())
-    for (const auto& parameter : step.parameters().parameters())
+    for (const auto& parameter : step.replica().flat_parameters().parameters())
       tensors.push_back({fmt::format("{}{}:{}", kOptimizerPrefix, state.name, parameter.name),
                          &parameter,
                          state.values.subspan(parameter.begin, parameter.end - parameter.begin)});
@@ -83,10 +90,10 @@ const TensorView& require(const Safetensors& file, const fs::path& path, const s
   return *tensor;
 }
 
-void load_model(const Safetensors& file, const fs::path& path, model::Model& model) {
+void load_model(const Safetensors& file, const fs::path& path, Model& model) {
   std::vector<std::pair<torch::Tensor, std::span<const std::byte>>> copies;
   std::set<std::string> known;
-  for (const auto& [name, tensor] : state_of(model)) {
+  for (const auto& [name, tensor] : tensors_of(model)) {
     const auto& found = require(file, path, name, type_name(tensor), tensor.sizes().vec());
     copies.emplace_back(tensor, found.bytes);
     known.insert(name);
@@ -99,21 +106,13 @@ void load_model(const Safetensors& file, const fs::path& path, model::Model& mod
     std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
 }
 
-nlohmann::json to_json(const Totals& totals) {
-  return {{"loss", totals.loss}, {"correct", totals.correct}, {"samples", totals.samples}};
-}
-
-Totals totals_from(const nlohmann::json& json) {
-  return {.loss = json.at("loss"), .correct = json.at("correct"), .samples = json.at("samples")};
-}
-
-nlohmann::json to_json(const TimeSpent& spent) {
+run::Json to_json(const TimeSpent& spent) {
   return {{"total", spent.total},           {"stepping", spent.stepping},
           {"evaluation", spent.evaluation}, {"checkpoint", spent.checkpoint},
           {"spans", spent.spans.seconds},   {"samples", spent.samples}};
 }
 
-TimeSpent spent_from(const nlohmann::json& json) {
+TimeSpent spent_from(const run::Json& json) {
   return {.total = json.at("total"),
           .stepping = json.at("stepping"),
           .evaluation = json.at("evaluation"),
@@ -122,55 +121,57 @@ TimeSpent spent_from(const nlohmann::json& json) {
           .samples = json.at("samples")};
 }
 
-Position position_from(const Safetensors& file, const fs::path& path) {
-  const auto found = file.metadata.find(kPositionKey);
+ResumePoint resume_point_of(const Safetensors& file, const fs::path& path) {
+  const auto found = file.metadata.find(kResumeKey);
   if (found == file.metadata.end())
     throw BadInput("{}: holds weights only; start from it with --weights", path.string());
   try {
-    return position_from_text(found->second);
-  } catch (const nlohmann::json::exception& error) {
-    throw BadInput("{}: its position cannot be read: {}", path.string(), error.what());
+    return resume_point_from(found->second);
+  } catch (const run::Json::exception& error) {
+    throw BadInput(
+        "{}: where it was in its run cannot be read ({}); another version of Lockstep wrote it",
+        path.string(), error.what());
   }
 }
 
 }  // namespace
 
-std::string to_text(const Position& position) {
-  return nlohmann::json{{"step", position.step},
-                        {"settled", position.settled},
-                        {"epoch_so_far", to_json(position.epoch_so_far)},
-                        {"last_epoch", to_json(position.last_epoch)},
-                        {"spent", to_json(position.spent)},
-                        {"data_sha256", position.data_sha256}}
+std::string to_text(const ResumePoint& point) {
+  return run::Json{{"step", point.step},
+                   {"settled", point.settled},
+                   {"epoch_so_far", objective::to_json(point.epoch_so_far)},
+                   {"last_epoch", objective::to_json(point.last_epoch)},
+                   {"spent", to_json(point.spent)},
+                   {"data_sha256", point.data_sha256}}
       .dump();
 }
 
-Position position_from_text(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
+ResumePoint resume_point_from(const std::string& text) {
+  const auto json = run::Json::parse(text);
   return {.step = json.at("step"),
           .settled = json.value("settled", json.at("step").get<int64_t>()),
-          .epoch_so_far = totals_from(json.at("epoch_so_far")),
-          .last_epoch = totals_from(json.at("last_epoch")),
+          .epoch_so_far = objective::totals_from(json.at("epoch_so_far")),
+          .last_epoch = objective::totals_from(json.at("last_epoch")),
           .spent = spent_from(json.at("spent")),
           .data_sha256 = json.at("data_sha256")};
 }
 
-std::string model_sha256(const model::Model& model) {
-  return digest(model_views(model));
+std::string model_sha256(const Model& model) {
+  return run::digest(model_views(model));
 }
 
-void save_weights(const fs::path& path, const model::Model& model, const Metadata& about) {
+void save_weights(const fs::path& path, const Model& model, const Metadata& about) {
   Metadata metadata = about;
   metadata["format"] = "pt";
   write_safetensors(path, model_views(model), metadata);
 }
 
-void load_weights(const fs::path& path, model::Model& model) {
+void load_weights(const fs::path& path, Model& model) {
   load_model(read_safetensors(path), path, model);
 }
 
-void capture(const model::Model& model, Step& step, const Position& position, Safetensors& into) {
-  into.metadata = {{"format", "pt"}, {kPositionKey, to_text(position)}};
+void capture(const Model& model, Step& step, const ResumePoint& point, Safetensors& into) {
+  into.metadata = {{"format", "pt"}, {kResumeKey, to_text(point)}};
   into.tensors = model_views(model);
   for (const auto& tensor : optimizer_tensors(step))
     into.tensors.push_back(
@@ -187,11 +188,11 @@ void capture(const model::Model& model, Step& step, const Position& position, Sa
 }
 
 int64_t step_of(const Safetensors& state) {
-  return position_from(state, "memory").step;
+  return resume_point_of(state, "memory").step;
 }
 
-Position restore(const Safetensors& state, const fs::path& path, model::Model& model, Step& step) {
-  Position position = position_from(state, path);
+ResumePoint restore(const Safetensors& state, const fs::path& path, Model& model, Step& step) {
+  ResumePoint point = resume_point_of(state, path);
   const auto tensors = optimizer_tensors(step);
   for (const auto& tensor : tensors)
     require(state, path, tensor.name, "F32", tensor.parameter->shape);
@@ -199,7 +200,17 @@ Position restore(const Safetensors& state, const fs::path& path, model::Model& m
   for (const auto& tensor : tensors)
     std::memcpy(tensor.values.data(), state.find(tensor.name)->bytes.data(),
                 tensor.values.size_bytes());
-  return position;
+  return point;
+}
+
+std::vector<parallel::StateTensor> state_tensors(const Model& model, Step& step) {
+  std::vector<parallel::StateTensor> all;
+  for (const auto& [name, tensor] : tensors_of(model)) all.push_back({name, tensor});
+  for (const auto& tensor : optimizer_tensors(step))
+    all.push_back({tensor.name, torch::from_blob(tensor.values.data(),
+                                                 {static_cast<int64_t>(tensor.values.size())},
+                                                 torch::kFloat32)});
+  return all;
 }
 
 }  // namespace lockstep::train

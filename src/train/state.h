@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
-#include "model/model.h"
+#include "lockstep/model.h"
+#include "objective/scorecard.h"
 #include "observe/spans.h"
-#include "train/safetensors.h"
+#include "parallel/flat_state.h"
+#include "run/safetensors.h"
 #include "train/step.h"
 
 namespace lockstep::train {
@@ -25,42 +28,45 @@ struct TimeSpent {
   }
 };
 
-/// Where a run stands, apart from its tensors. Sampler position and random streams follow from
-/// `step`.
-struct Position {
+/// Where a run can go on from, apart from its tensors. Sampler position and random streams follow
+/// from `step`.
+struct ResumePoint {
   int64_t step = 0;     ///< steps finished
   int64_t settled = 0;  ///< steps after which all is done that was due: evaluation, checkpoint
-  Totals epoch_so_far;  ///< of the epoch that is under way
-  Totals last_epoch;    ///< of the last whole one
+  objective::Totals epoch_so_far;  ///< of the epoch that is under way
+  objective::Totals last_epoch;    ///< of the last whole one
   TimeSpent spent;
   std::string data_sha256;  ///< what it was trained on
 };
 
-std::string to_text(const Position& position);
+std::string to_text(const ResumePoint& point);
 /// Throws nlohmann::json::exception for what `to_text` did not write.
-Position position_from_text(const std::string& text);
+ResumePoint resume_point_from(const std::string& text);
 
 /// sha256 of all parameters and buffers with their names: equal digests, equal models.
-std::string model_sha256(const model::Model& model);
+std::string model_sha256(const Model& model);
 
 /// The model alone, with PyTorch's state-dict names. `about` goes into the file's metadata.
-void save_weights(const std::filesystem::path& path, const model::Model& model,
-                  const Metadata& about = {});
+void save_weights(const std::filesystem::path& path, const Model& model,
+                  const run::Metadata& about = {});
 
 /// Throws BadInput naming the first tensor that is missing, too many or of another shape; the model
 /// is then untouched.
-void load_weights(const std::filesystem::path& path, model::Model& model);
+void load_weights(const std::filesystem::path& path, Model& model);
 
-/// A copy of everything that a run needs to go on: weights, buffers, optimizer state, position.
+/// A copy of everything that a run needs to go on: weights, buffers, optimizer state, resume point.
 /// Takes the memory of `into` where that is of the same size.
-void capture(const model::Model& model, Step& step, const Position& position, Safetensors& into);
+void capture(const Model& model, Step& step, const ResumePoint& point, run::Safetensors& into);
 
 /// Puts it back. `path` is what messages call it. Throws BadInput where it belongs to another
 /// model; nothing has changed then.
-Position restore(const Safetensors& state, const std::filesystem::path& path, model::Model& model,
-                 Step& step);
+ResumePoint restore(const run::Safetensors& state, const std::filesystem::path& path, Model& model,
+                    Step& step);
 
 /// How many steps were finished when it was captured.
-int64_t step_of(const Safetensors& state);
+int64_t step_of(const run::Safetensors& state);
+
+/// The same tensors as `capture` takes, in place: for giving them to other workers.
+std::vector<parallel::StateTensor> state_tensors(const Model& model, Step& step);
 
 }  // namespace lockstep::train

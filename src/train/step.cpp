@@ -5,135 +5,134 @@
 
 #include "base/range.h"
 #include "device/random.h"
+#include "lockstep/error.h"
+#include "train/batch_tensors.h"
 
 namespace lockstep::train {
 
+using objective::Scorecard;
+using objective::Totals;
 using observe::ScopedSpan;
 using observe::Span;
-
-Totals& Totals::operator+=(const Totals& other) {
-  loss += other.loss;
-  correct += other.correct;
-  samples += other.samples;
-  return *this;
-}
-
-BatchTensors to_tensors(const data::Batch& batch, const data::Shape& shape) {
-  const auto count = static_cast<int64_t>(batch.labels.size());
-  std::vector<int64_t> sizes = shape;
-  sizes.insert(sizes.begin(), count);
-  return {torch::from_blob(batch.values.data(), sizes, torch::kFloat32),
-          torch::from_blob(batch.labels.data(), {count}, torch::kInt64)};
-}
+using parallel::Replica;
+using parallel::ReplicaOptions;
+using parallel::ShardStatistics;
 
 namespace {
 
-// What shards add up to.
-enum Total : size_t { kLoss, kCorrect, kSamples, kWishes, kTotals = kWishes + 2 };
+constexpr size_t kRequests = 2;
 
-parallel::GradientLayout layout_of(const parallel::Parameters& parameters) {
-  return lay_out(gradient_sizes(parameters), parallel::last_first(parameters.size()), {});
+ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& shards) {
+  const std::string& compress = recipe.train.compress;
+  ReplicaOptions options{.shards = shards,
+                         .parameters = ReplicaOptions::Memory::flat,
+                         .statistics = ReplicaOptions::Statistics::mean_over_shards};
+  if (compress == "f16") options.compress = Compress::f16;
+  if (compress == "bf16") options.compress = Compress::bf16;
+  if (compress == "power_sgd")
+    options.hook = power_sgd(
+        {.rank = recipe.train.compress_rank, .seed = static_cast<uint64_t>(recipe.train.seed)});
+  return options;
 }
 
 }  // namespace
 
-Step::Step(const Recipe& recipe, std::shared_ptr<model::Model> model, data::Shape shape,
-           optim::Schedule schedule, const Division& division)
-    : model_(std::move(model)),
-      shape_(std::move(shape)),
-      trained_(parallel::trained_parameters(*model_)),
-      group_(division.group),
-      shards_(division.shards),
-      first_shard_(shards_.bounds()[static_cast<size_t>(division.group.rank())]),
-      schedule_(std::move(schedule)),
-      seed_(recipe.train.seed),
-      label_smoothing_(recipe.train.label_smoothing),
-      kernels_(model::kernels_named(recipe.train.kernels)),
-      reducer_(trained_, layout_of(trained_), shards_, division.group),
-      parameters_(trained_, reducer_.layout()),
-      optimizer_(optim::make_optimizer(recipe.optimizer,
-                                       parameters_.sections(recipe.optimizer.decay_bias_and_norm))),
-      statistics_(*model_, shards_, division.group),
-      totals_(kTotals, shards_, division.group),
-      hooks_(trained_, [this](size_t parameter) { take_gradient(parameter); }) {}
+Step::Step(const Recipe& recipe, StepParts parts)
+    : parts_(std::move(parts)),
+      seed_(static_cast<uint64_t>(recipe.train.seed)),
+      clip_norm_(recipe.optimizer.clip_norm),
+      scorecard_(parts_.objective->metrics(), Phase::training),
+      replica_(*parts_.model, parts_.world, replica_options(recipe, parts_.shards),
+               [this](size_t parameter) { replica_.take(parameter, Replica::Gradient::dropped); }),
+      optimizer_(optim::make_optimizer(
+          recipe.optimizer,
+          replica_.flat_parameters().sections(recipe.optimizer.decay_bias_and_norm))),
+      sums_(static_cast<int64_t>(scorecard_.sums() + kRequests), parts_.shards, replica_.group()) {
+  if (scorecard_.maxima() > 0)
+    maxima_.emplace(static_cast<int64_t>(scorecard_.maxima()), parts_.shards, replica_.group(),
+                    Operation::max);
+}
 
-Totals Step::run(const data::Batch& batch, int64_t step, observe::SpanTimes& spans) {
-  under_way_ = true;
-  for (int pass = 0; pass < reducer_.passes(); ++pass) run_shard(pass, batch, step, spans);
+Totals Step::run(const data::LoadedBatch& batch, int64_t step, observe::SpanTimes& spans) {
+  for (int pass = 0; pass < replica_.passes(); ++pass) run_shard(pass, batch, step, spans);
   {
     ScopedSpan span(spans, Span::exchange);
-    statistics_.start();
-    const collective::Pending totals = totals_.start(Operation::sum);
-    reducer_.finish();
-    statistics_.finish();
-    totals.wait();
+    const collective::Pending sums = sums_.start();
+    const collective::Pending maxima = maxima_ ? maxima_->start() : collective::Pending();
+    replica_.finish(std::min(batch.whole, replica_.shards()));
+    sums.wait();
+    maxima.wait();
   }
+  const std::span<double> sums = sums_.result().first(scorecard_.sums());
+  const std::span<double> requests = sums_.result().last(kRequests);
+  const Totals totals = scorecard_.totals(sums, maxima_ ? maxima_->result() : std::span<double>());
   {
     ScopedSpan span(spans, Span::optimizer);
-    optimizer_->step(parameters_.values(), gradients(), schedule_.at(step), step + 1);
+    update(batch, step, totals.weight);
   }
-  under_way_ = false;
-  const std::span<const double> sums = totals_.result();
-  for (size_t wish = 0; wish < agreed_.size(); ++wish) agreed_[wish] = sums[kWishes + wish] > 0;
-  return {.loss = sums[kLoss],
-          .correct = static_cast<int64_t>(sums[kCorrect]),
-          .samples = static_cast<int64_t>(sums[kSamples])};
+  for (size_t i = 0; i < kRequests; ++i) granted_[i] = requests[i] > 0;
+  return totals;
 }
 
-// The optimizer comes last and cannot fail: parameters have not changed.
-void Step::take_back() {
-  if (under_way_) statistics_.take_back();
-  under_way_ = false;
-}
-
-void Step::run_shard(int pass, const data::Batch& batch, int64_t step, observe::SpanTimes& spans) {
-  group_.check();
-  const int64_t shard = first_shard_ + pass;
-  const Range range = slice(batch.whole, shards_.count(), shard);
-  const std::span<double> totals = totals_.slot(pass);
-  std::fill(totals.begin(), totals.end(), 0.0);
-  if (pass == 0) std::copy(wishes_.begin(), wishes_.end(), totals.begin() + kWishes);
-  statistics_.begin_pass(pass, batch.whole);
-  reducer_.begin_pass(pass);
+void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
+                     observe::SpanTimes& spans) {
+  replica_.group().check();
+  const int64_t shard = replica_.shard(pass);
+  const Range range = slice(batch.whole, replica_.shards(), shard);
+  const std::span<double> sums = sums_.slot(pass);
+  const Scorecard::Slot slot = {
+      sums.first(scorecard_.sums()), maxima_ ? maxima_->slot(pass) : std::span<double>(), {}};
+  Scorecard::clear(slot);
+  for (size_t i = 0; i < kRequests; ++i)
+    sums[scorecard_.sums() + i] = pass == 0 && requests_[i] ? 1 : 0;
+  replica_.begin_pass(pass);
   if (!range.empty()) {
-    const auto [all_x, all_y] = to_tensors(batch, shape_);
-    const torch::Tensor x = all_x.slice(0, range.begin - batch.begin, range.end - batch.begin);
-    const torch::Tensor y = all_y.slice(0, range.begin - batch.begin, range.end - batch.begin);
+    const Batch part = to_tensors(batch, parts_.fields, range);
     // Dropout draws from LibTorch's generator: keyed by step and shard, it forgets what was before.
     torch::manual_seed(RandomStream(Purpose::forward, seed_, step, shard).next());
-
-    torch::Tensor scores, loss;
+    Tensors outputs;
+    Loss loss;
     {
       ScopedSpan span(spans, Span::forward);
-      scores = model_->forward(x);
-      loss = nn::cross_entropy(scores, y, label_smoothing_, kernels_);
+      outputs = parts_.model->forward(part.inputs);
+      loss = checked(parts_.objective->loss(outputs, part));
     }
     {
       ScopedSpan span(spans, Span::backward);
-      // A mean over shards is one over samples where each shard weighs what it has of them.
-      const double weight =
-          static_cast<double>(range.size() * shards_.count()) / static_cast<double>(batch.whole);
-      (weight == 1 ? loss : loss * weight).backward();
+      // The mean over shards is then the sum divided by the whole batch's items.
+      const double scale =
+          static_cast<double>(replica_.shards()) / static_cast<double>(batch.whole_items);
+      (loss.sum * scale).backward();
     }
     torch::NoGradGuard no_grad;
-    totals[kLoss] = loss.item<double>() * static_cast<double>(range.size());
-    totals[kCorrect] = scores.argmax(1).eq(y).sum().item<double>();
-    totals[kSamples] = static_cast<double>(range.size());
+    scorecard_.score(*parts_.objective, outputs, part, loss, slot);
   }
-  reducer_.end_pass();
-  statistics_.end_pass(pass);
-  totals_.fold(pass);
+  replica_.end_pass(range.empty() ? ShardStatistics::Shard::is_empty
+                                  : ShardStatistics::Shard::has_samples);
+  sums_.fold(pass);
+  if (maxima_) maxima_->fold(pass);
 }
 
-// It is in its bucket now.
-void Step::take_gradient(size_t parameter) {
-  reducer_.add(parameter);
-  trained_.tensors[parameter].mutable_grad().reset();
+Loss Step::checked(Loss loss) const {
+  if (!loss.sum.defined() || loss.sum.numel() != 1 || !loss.sum.requires_grad())
+    throw BadInput(
+        "the objective's loss must be one number that depends on what the model gave: sum it up, "
+        "and do not detach it");
+  return loss;
 }
 
-std::span<const float> Step::gradients() const {
-  return {reinterpret_cast<const float*>(reducer_.memory()),
-          static_cast<size_t>(reducer_.layout().bytes) / sizeof(float)};
+// The optimizer comes last and cannot fail: until then parameters have not changed.
+void Step::update(const data::LoadedBatch& batch, int64_t step, double weight) {
+  if (!(weight > 0))
+    throw BadInput(
+        "the objective gave all of step {}'s batch a weight of {}: nothing to learn from", step,
+        weight);
+  // Gradients were divided by the batch's items, which objectives may weigh in their own way.
+  if (const auto items = static_cast<double>(batch.whole_items); weight != items)
+    replica_.scale_gradients(items / weight);
+  if (clip_norm_ > 0) replica_.clip_gradient_norm(clip_norm_);
+  optimizer_->step(replica_.flat_parameters().values(), replica_.flat_gradients(),
+                   parts_.schedule.at(step), step + 1);
 }
 
 }  // namespace lockstep::train

@@ -7,28 +7,33 @@
 #include <variant>
 #include <vector>
 
+#include "base/host.h"
+#include "model/models.h"
+#include "net/tcp_rendezvous.h"
+#include "objective/objectives.h"
 #include "observe/progress.h"
 #include "parallel/world_of.h"
+#include "run/control.h"
+#include "train/plugins.h"
 #include "train/state.h"
-#include "transport/host.h"
-#include "transport/tcp/tcp_rendezvous.h"
 
 namespace lockstep::train {
 
 namespace {
 
-using observe::Json;
+using run::Json;
+using run::Outcome;
 
 // Where the others are and how they talk.
 Json about_workers(World& world, const launch::GroupOptions& options) {
-  const std::vector<std::string> hosts = world.gather(transport::host_identity());
+  const std::vector<std::string> hosts = world.gather(host_identity());
   return {{"nodes", std::set<std::string>(hosts.begin(), hosts.end()).size()},
           {"algorithm", launch::algorithm_in_use(options, world.communicator())}};
 }
 
 // A worker on another host may have been told to write elsewhere, which it never does.
 std::vector<std::string> warnings_of_other_folders(const std::vector<std::string>& asked,
-                                                   const RunFolder& folder) {
+                                                   const run::RunFolder& folder) {
   std::set<std::string> told = {asked.front(), ""};
   std::vector<std::string> warnings;
   for (size_t rank = 1; rank < asked.size(); ++rank)
@@ -44,34 +49,37 @@ struct Turn {
   Trainer::Limits limits;
   Json about = Json::object();  ///< more about the workers
   bool goes_on = false;         ///< there was a generation before
-  std::optional<Safetensors>* memory = nullptr;
+  std::optional<run::Safetensors>* memory = nullptr;
 };
 
-Json train_with(World world, const WorkerTask& task, const Turn& turn) {
+Outcome train_with(World world, const WorkerTask& task, const Turn& turn) {
   Trainer trainer(task.recipe, world, task.data);
   Json about = about_workers(world, task.group);
   about.update(turn.about);
   const std::vector<std::string> asked = world.gather(task.asked_out);
   if (world.rank() != 0) {
-    observe::EventLog nowhere;
+    run::EventLog nowhere;
     return trainer.run(nullptr, nowhere, turn.limits, {.goes_on = turn.goes_on}, turn.memory);
   }
-  const RunFolder folder = task.open_folder();
+  const run::RunFolder folder = task.folder->open(task.recipe);
+  if (task.membership)
+    run::write_control(folder.path(),
+                       {task.membership->host, task.membership->port, task.membership->key});
   std::vector<std::string> warnings = warnings_of_other_folders(asked, folder);
   if (!task.departures.empty()) {
     about["departures"] = fmt::format("{}", fmt::join(task.departures, "; "));
     warnings.push_back(
         fmt::format("no recipe repeats this run: {}", fmt::join(task.departures, "; ")));
   }
-  observe::EventLog events(folder.events());
-  observe::Progress progress(stderr);
-  events.listen([&](const observe::Json& event) { progress.show(event); });
+  run::EventLog events(folder.events());
+  observe::Progress progress(stderr, trainer.shown_metrics());
+  events.listen([&](const Json& event) { progress.show(event); });
   return trainer.run(&folder, events, turn.limits,
                      {.workers = about, .warnings = warnings, .goes_on = turn.goes_on},
                      turn.memory);
 }
 
-Json train_together(World world, const WorkerTask& task, const Turn& turn) {
+Outcome train_together(World world, const WorkerTask& task, const Turn& turn) {
   try {
     return train_with(world, task, turn);
   } catch (const std::exception& error) {
@@ -86,7 +94,7 @@ class ElasticWorker {
  public:
   explicit ElasticWorker(const WorkerTask& task) : task_(task), member_(*task.membership) {}
 
-  Json until_the_end() {
+  Outcome until_the_end() {
     elastic::Ready ready;
     while (true) {
       const auto order = member_.next(ready);
@@ -96,10 +104,10 @@ class ElasticWorker {
         tell(fmt::format("joined the job as rank {} of {}", go.rank, go.world));
       ready = {.generation = go.generation};
       try {
-        Json last = work(go);
-        if (last["event"] != "regroup") {
+        Outcome outcome = work(go);
+        if (outcome.kind != Outcome::Kind::regrouped) {
           member_.say(elastic::Bye{});
-          return last;
+          return outcome;
         }
       } catch (const std::exception& error) {
         if (!goes_on_after(error)) return fail(error);
@@ -115,7 +123,7 @@ class ElasticWorker {
     if (task_.group.tell) task_.group.tell(message);
   }
 
-  Json work(const elastic::Go& go) {
+  Outcome work(const elastic::Go& go) {
     met_ = false;
     launch::Job job = task_.job;
     job.rank = go.rank;
@@ -134,7 +142,7 @@ class ElasticWorker {
     if (!go.why.empty()) turn.about["lost"] = go.why;
     turn.limits.regroup = &member_.regroup();
     turn.limits.stop = nullptr;  // the coordinator is told, and tells all
-    turn.limits.after_step = [this](int64_t step) { member_.did_step(step); };
+    turn.limits.steps_done = &member_.steps_done();
     if (go.last) turn.limits.stop_at_step = 0;
     return train_together(world, task_, turn);
   }
@@ -147,36 +155,58 @@ class ElasticWorker {
   }
 
   // Whoever leads the job tells why; all others need not.
-  Json fail(const std::exception& error) {
+  Outcome fail(const std::exception& error) {
     const auto* const known = dynamic_cast<const Error*>(&error);
     const int exit_code = known == nullptr ? 1 : known->exit_code();
     member_.say(elastic::Fail{error.what(), exit_code});
-    return {{"event", "dismissed"}, {"exit_code", exit_code}};
+    return {Outcome::Kind::dismissed, {}, exit_code};
   }
 
-  Json leave(const elastic::Dismiss& dismissed) const {
+  Outcome leave(const elastic::Dismiss& dismissed) const {
     if (dismissed.refused) throw BadInput("this worker cannot join the job: {}", dismissed.why);
     if (is_guest() && !dismissed.why.empty()) tell("the job has failed: " + dismissed.why);
-    return {{"event", "dismissed"}, {"exit_code", dismissed.why.empty() ? 0 : kLostOthers}};
+    return {Outcome::Kind::dismissed, {}, dismissed.why.empty() ? 0 : kLostOthers};
   }
 
   const WorkerTask& task_;
   elastic::Member member_;
-  std::optional<Safetensors> memory_;
+  std::optional<run::Safetensors> memory_;
   bool met_ = false;  ///< the others of the generation
 };
 
 }  // namespace
 
-observe::Json train_as_worker(const WorkerTask& task) {
+run::Outcome train_as_worker(const WorkerTask& task) {
   if (task.membership) return ElasticWorker(task).until_the_end();
   World world = world_of(launch::join_group(task.job, task.group), task.job.local_rank);
   return train_together(world, task, {.limits = task.limits});
 }
 
+namespace {
+
+void check_names(const Recipe& recipe) {
+  try {
+    model::models().at(recipe.model.name);
+    objective::objectives().at(recipe.objective.name);
+  } catch (const BadInput& error) {
+    throw BadInput("{}; those of a plugin need --load LIBRARY", error.what());
+  }
+}
+
+std::string list(const std::string& table) {
+  return table == "models" ? model::models().help() : objective::objectives().help();
+}
+
+constexpr TrainerLibrary kLibrary = {.train_as_worker = train_as_worker,
+                                     .register_linked_plugins = register_linked_plugins,
+                                     .load_plugin = load_plugin,
+                                     .check_names = check_names,
+                                     .list = list};
+
+}  // namespace
 }  // namespace lockstep::train
 
-extern "C" [[gnu::visibility("default")]] void lockstep_train_as_worker(
-    const lockstep::train::WorkerTask& task, lockstep::observe::Json& last) {
-  last = lockstep::train::train_as_worker(task);
+extern "C" [[gnu::visibility("default")]] const lockstep::train::TrainerLibrary*
+lockstep_trainer_library() {
+  return &lockstep::train::kLibrary;
 }

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "transport/host.h"
+#include "base/host.h"
 #include "transport/own_memory.h"
 
 namespace lockstep::transport {

@@ -8,7 +8,7 @@
 
 namespace lockstep::transport {
 
-/// A transport's own all-reduce: MPI's, NCCL's. It adds in an order of its own, so what comes out
+/// A transport's own all-reduce, such as MPI's. It adds in an order of its own, so what comes out
 /// is repeatable for one world size at best.
 class Engine {
  public:

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "transport/host.h"
+#include "base/host.h"
 
 namespace lockstep::transport {
 namespace {

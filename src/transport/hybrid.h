@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "transport/rendezvous.h"
 #include "transport/shm/shm.h"
 #include "transport/transport.h"
 

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "transport/rendezvous.h"
 #include "transport/transport.h"
 
 namespace lockstep::transport {

@@ -11,9 +11,13 @@
 
 #include "base/deadline.h"
 #include "lockstep/error.h"
-#include "transport/rendezvous.h"
+#include "net/rendezvous.h"
 
 namespace lockstep::transport {
+
+using net::GroupRendezvous;
+using net::Peer;
+using net::Rendezvous;
 
 /// into = into + from, or whatever a collective combines with, element by element.
 using Combine = void (*)(std::byte* into, const std::byte* from, size_t bytes);
@@ -51,15 +55,6 @@ class Disagreement : public Error {
   int peer;
   Label theirs;
   size_t bytes;
-};
-
-/// Who a rank is, for messages: "rank 3 (node7, pid 4711)".
-struct Peer {
-  int rank = 0;  ///< in the whole job, of which this group may be a part
-  std::string host;
-  int pid = 0;
-
-  std::string text() const { return fmt::format("rank {} ({}, pid {})", rank, host, pid); }
 };
 
 /// Memory that lasts as long as somebody holds it.

@@ -3,7 +3,6 @@
 
 #include "expect_error.h"
 #include "transport/mpi.h"
-#include "transport/nccl.h"
 
 namespace lockstep::transport {
 namespace {
@@ -21,12 +20,6 @@ TEST(AbsentMpi, SaysThatItIsNotThereAndWhatToDo) {
   expect_bad_input([] { mpi_rendezvous(); }, {"no MPI", "libopenmpi-dev", "-DLOCKSTEP_MPI=ON"});
   Alone alone;
   expect_bad_input([&] { connect_mpi(alone); }, {"no MPI", "shm or tcp"});
-}
-
-TEST(AbsentNccl, SaysThatItIsNotThereAndWhatToDo) {
-  EXPECT_FALSE(nccl_is_built());
-  Alone alone;
-  expect_bad_input([&] { connect_nccl(alone, 0); }, {"no NCCL", "GPU 0", "shm, tcp or mpi"});
 }
 
 }  // namespace

@@ -10,10 +10,10 @@
 #include "base/deadline.h"
 #include "cli/small_training.h"
 #include "lockstep_command.h"
+#include "net/socket.h"
 #include "observe/events.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
-#include "transport/free_port.h"
 
 namespace lockstep::cli {
 namespace {
@@ -91,7 +91,7 @@ TEST_F(Elastic, RunsCanBeJoinedByWhoHasTheSameRecipeAndTheKey) {
   constexpr int kSteps = 250;  // joining takes a while
   const std::string undisturbed = digest(lockstep_command(train("whole", {}, kSteps)));
   const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
-  const std::string address = "127.0.0.1:" + std::to_string(transport::free_port());
+  const std::string address = "127.0.0.1:" + std::to_string(net::free_port());
   Child child(train("run", {"--elastic", "--max-workers", "2", "--master", address}, kSteps));
   ASSERT_TRUE(comes_to_have("run", 1));
   EXPECT_TRUE(refuses(train("other", {"--join", address, "--seed", "2"}, kSteps), "train.seed"));
@@ -204,7 +204,7 @@ TEST_F(Elastic, AGuestThatIsAskedToStopLeavesAlone) {
   constexpr int kSteps = 250;
   const std::string undisturbed = digest(lockstep_command(train("whole", {}, kSteps)));
   const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
-  const std::string address = "127.0.0.1:" + std::to_string(transport::free_port());
+  const std::string address = "127.0.0.1:" + std::to_string(net::free_port());
   Child child(train("run", {"--elastic", "--master", address}, kSteps));
   ASSERT_TRUE(comes_to_have("run", 1));
   Child guest(train("guest", {"--join", address}, kSteps));
@@ -217,7 +217,7 @@ TEST_F(Elastic, AGuestThatIsAskedToStopLeavesAlone) {
 
 TEST_F(Elastic, AGuestOfWhomSomeAreTooManyStaysWithTheOthers) {
   const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
-  const std::string address = "127.0.0.1:" + std::to_string(transport::free_port());
+  const std::string address = "127.0.0.1:" + std::to_string(net::free_port());
   Child child(train("run", {"--elastic", "--max-workers", "2", "--master", address}, 250));
   ASSERT_TRUE(comes_to_have("run", 1));
   Child guest(train("guest", {"--join", address, "--workers", "2"}, 250));

@@ -7,16 +7,14 @@
 #include <filesystem>
 
 #include "base/clock.h"
+#include "child_process.h"
 #include "collective/communicator.h"
 #include "random_shards.h"
 #include "transport/carriers.h"
-#include "transport/child_process.h"
 #include "transport/tcp_worlds.h"
 
 namespace lockstep::collective {
 namespace {
-
-using transport::ChildProcess;
 
 // A process per rank. When all are connected, each runs `body`, and says whom it lost, or "done".
 class Processes {
@@ -24,13 +22,14 @@ class Processes {
   using Body = std::function<void(Communicator&, const ChildProcess::Say&)>;
 
   Processes(const std::string& carrier, int world, double silence_seconds, const Body& body) {
-    const uint16_t port = transport::free_port();
+    const uint16_t port = net::free_port();
     int gate[2];  // opens when nobody holds its other end any more
     if (pipe(gate) != 0) throw std::runtime_error("no pipe");
     for (int rank = 0; rank < world; ++rank)
       ranks_.push_back(std::make_unique<ChildProcess>([=](const ChildProcess::Say& say) {
-        const auto meeting = transport::meet_over_tcp(transport::meeting_of(rank, world, port));
-        Communicator group(transport::connect_over(carrier, *meeting, silence_seconds),
+        const auto rendezvous =
+            net::rendezvous_over_tcp(net::rendezvous_options(rank, world, port));
+        Communicator group(transport::connect_over(carrier, *rendezvous, silence_seconds),
                            {.timeout_seconds = 30});
         group.barrier();
         close(gate[1]);  // before anyone can stop this process with the gate in its hands

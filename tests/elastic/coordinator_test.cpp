@@ -10,7 +10,7 @@
 #include "elastic/controller.h"
 #include "elastic/member.h"
 #include "expect_error.h"
-#include "transport/free_port.h"
+#include "net/socket.h"
 
 namespace lockstep::elastic {
 namespace {
@@ -25,7 +25,7 @@ Membership::Limits with_facts(Membership::Limits limits) {
 class Serving {
  public:
   explicit Serving(const Membership::Limits& limits, double silence_seconds = 10)
-      : port_(transport::free_port()),
+      : port_(net::free_port()),
         silence_seconds_(silence_seconds),
         coordinator_({.host = "127.0.0.1",
                       .port = port_,
@@ -38,7 +38,7 @@ class Serving {
       while (!ends_) {
         std::vector<pollfd> waits;
         coordinator_.add_waits(waits);
-        transport::wait_for(waits, std::min(0.02, coordinator_.patience()));
+        net::wait_for(waits, std::min(0.02, coordinator_.patience()));
         coordinator_.serve();
         if (!coordinator_.take_condemned().empty()) condemned_ = true;
       }
@@ -161,7 +161,7 @@ TEST(Member, EndsWhenTheCoordinatorIsGone) {
 
 TEST(Member, SaysWhereItFoundNoCoordinator) {
   MemberOptions options{
-      .host = "127.0.0.1", .port = transport::free_port(), .key = "k", .connect_seconds = 0.2};
+      .host = "127.0.0.1", .port = net::free_port(), .key = "k", .connect_seconds = 0.2};
   EXPECT_NE(message_of<Timeout>([&] { Member{options}; }).find("was not reached at 127.0.0.1"),
             std::string::npos);
 }

@@ -16,6 +16,8 @@
 namespace lockstep::transport {
 namespace {
 
+using namespace net;  // NOLINT(google-build-using-namespace): both modules' parsers are called
+
 void require(bool holds) {
   if (!holds) std::abort();
 }
@@ -106,7 +108,7 @@ void parse_one(uint8_t which, Bytes bytes) {
     case 7:
       return round_trip(parse_failure, bytes);
     case 8:
-      return round_trip(parse_card, bytes);
+      return round_trip(parse_endpoint, bytes);
     case 9:
       return round_trip(parse_message_header, bytes);
     case 10:

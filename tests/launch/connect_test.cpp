@@ -3,8 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
-#include "transport/free_port.h"
-#include "transport/tcp_worlds.h"
+#include "net/worlds.h"
 
 namespace lockstep::launch {
 namespace {
@@ -16,8 +15,8 @@ TEST(Connect, RefusesATransportThatDoesNotExistAndSuggestsTheNearest) {
 
 TEST(Connect, ConnectsTheWorkersOfAJobByAnyTransportThatNeedsNoLauncher) {
   for (const std::string name : {"shm", "tcp", "hybrid"}) {
-    const auto port = transport::free_port();
-    transport::expect_nothing(transport::play(3, [&](int rank) {
+    const auto port = net::free_port();
+    net::expect_nothing(net::play(3, [&](int rank) {
       const auto transport = connect(
           {.rank = rank, .world = 3, .master_port = port, .key = "a key"}, {.transport = name});
       EXPECT_EQ(transport->name(), name == "hybrid" ? "shm" : name);
@@ -35,15 +34,15 @@ TEST(Connect, ConnectsTheWorkersOfAJobByAnyTransportThatNeedsNoLauncher) {
 
 TEST(Connect, NamesWhatWorkersDoNotWantAlike) {
   const auto connect_two = [](const ConnectOptions& first, const ConnectOptions& second) {
-    const auto port = transport::free_port();
-    return transport::play(2, [&](int rank) {
+    const auto port = net::free_port();
+    return net::play(2, [&](int rank) {
       connect({.rank = rank, .world = 2, .master_port = port, .key = "a key"},
               rank == 0 ? first : second);
     });
   };
   const auto expect_both = [](const std::vector<std::exception_ptr>& thrown, const char* expected) {
     for (const std::exception_ptr& error : thrown)
-      EXPECT_EQ(message_of<Mismatch>([&] { transport::rethrow(error); }), expected);
+      EXPECT_EQ(message_of<Mismatch>([&] { net::rethrow(error); }), expected);
   };
   expect_both(connect_two({.transport = "tcp"}, {.transport = "shm"}),
               "ranks disagree on the transport: rank 0 has tcp, rank 1 has shm");
@@ -53,7 +52,7 @@ TEST(Connect, NamesWhatWorkersDoNotWantAlike) {
 }
 
 TEST(Connect, SaysWhichWorkersDidNotCome) {
-  const auto port = transport::free_port();
+  const auto port = net::free_port();
   const std::string message = message_of<Timeout>([&] {
     connect({.rank = 0, .world = 2, .master_port = port, .key = "a key"},
             {.transport = "shm", .meeting_seconds = 0.2});

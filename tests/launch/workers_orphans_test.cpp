@@ -12,15 +12,13 @@
 #include <set>
 
 #include "base/deadline.h"
+#include "child_process.h"
 #include "launch/workers.h"
 #include "temporary_folder.h"
-#include "transport/child_process.h"
 #include "worker_programs.h"
 
 namespace lockstep::launch {
 namespace {
-
-using transport::ChildProcess;
 
 // Whoever loses its parent becomes this process's child while this lives.
 class Adoption {

@@ -8,15 +8,13 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "base/host.h"
+#include "child_process.h"
 #include "launch/workers.h"
-#include "transport/child_process.h"
-#include "transport/host.h"
 #include "worker_programs.h"
 
 namespace lockstep::launch {
 namespace {
-
-using transport::ChildProcess;
 
 TEST(Workers, ThatWriteALotDoNotKeepTheLauncherFromTheOthers) {
   testing::internal::CaptureStdout();
@@ -107,7 +105,7 @@ TEST(Workers, HaveTheirLinesPrefixedAndTheirLastWordsKept) {
   EXPECT_EQ(endings[1].text(),
             fmt::format("rank 1 ({}, pid {}) ended with exit code 3; the last it wrote to stderr:\n"
                         "  no end of line",
-                        transport::host_name(), endings[1].pid));
+                        host_name(), endings[1].pid));
 }
 
 }  // namespace

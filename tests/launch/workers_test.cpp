@@ -10,16 +10,14 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/host.h"
+#include "child_process.h"
 #include "launch/report.h"
 #include "lockstep/error.h"
-#include "transport/child_process.h"
-#include "transport/host.h"
 #include "worker_programs.h"
 
 namespace lockstep::launch {
 namespace {
-
-using transport::ChildProcess;
 
 TEST(Workers, AllEndWell) {
   const auto endings = run_workers({.count = 3}, [](int) { return 0; });
@@ -42,8 +40,8 @@ TEST(Workers, TellWhoEndedWithWhichExitCode) {
   EXPECT_TRUE(endings[2].well());
   EXPECT_FALSE(endings[1].well());
   EXPECT_EQ(endings[1].exit_code(), 3);
-  EXPECT_EQ(endings[1].text(), fmt::format("rank 1 ({}, pid {}) ended with exit code 3",
-                                           transport::host_name(), endings[1].pid));
+  EXPECT_EQ(endings[1].text(),
+            fmt::format("rank 1 ({}, pid {}) ended with exit code 3", host_name(), endings[1].pid));
 }
 
 TEST(Workers, TellWhoWasKilledByWhichSignal) {
@@ -52,7 +50,7 @@ TEST(Workers, TellWhoWasKilledByWhichSignal) {
   EXPECT_TRUE(endings[0].well());
   EXPECT_EQ(endings[1].exit_code(), 128 + SIGKILL);
   EXPECT_EQ(endings[1].text(), fmt::format("rank 1 ({}, pid {}) was killed by signal 9 (Killed)",
-                                           transport::host_name(), endings[1].pid));
+                                           host_name(), endings[1].pid));
 }
 
 TEST(Workers, EndWithTheExitCodeOfTheErrorTheyThrow) {
@@ -91,15 +89,13 @@ TEST(Workers, ThatEndByThemselvesAfterAnotherFailedKeepTheirExitCode) {
 }
 
 TEST(Workers, HaveProcessorsOfTheirOwnWhereThereAreEnough) {
-  const auto all = transport::allowed_processors();
+  const auto all = allowed_processors();
   const auto workers = static_cast<int>(all.size());
-  for (const Ending& ending : run_workers({.count = workers}, [](int) {
-         return static_cast<int>(transport::allowed_processors().size());
-       }))
+  for (const Ending& ending : run_workers(
+           {.count = workers}, [](int) { return static_cast<int>(allowed_processors().size()); }))
     EXPECT_EQ(ending.exit_code(), 1);
-  for (const Ending& ending : run_workers({.count = workers + 1}, [&](int) {
-         return transport::allowed_processors() == all ? 0 : 1;
-       }))
+  for (const Ending& ending : run_workers({.count = workers + 1},
+                                          [&](int) { return allowed_processors() == all ? 0 : 1; }))
     EXPECT_TRUE(ending.well());
 }
 

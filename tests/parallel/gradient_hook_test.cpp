@@ -13,10 +13,10 @@ namespace lockstep {
 namespace {
 
 // A gradient that every worker computes exactly: of sum(a . (W x)).
-torch::Tensor train_step(World& everyone, std::shared_ptr<GradientHook> hook,
+torch::Tensor train_step(World& everyone, const DdpOptions& options,
                          const std::function<torch::Tensor(int rank)>& gradient, int passes = 1) {
   torch::nn::Linear net(torch::nn::LinearOptions(12, 10).bias(false));
-  DistributedDataParallel ddp(net, everyone, {.hook = std::move(hook)});
+  DistributedDataParallel ddp(net, everyone, options);
   torch::Tensor last;
   for (int pass = 0; pass < passes; ++pass) {
     net->zero_grad();
@@ -37,32 +37,34 @@ TEST(GradientHook, OfTheUsersReplacesTheAllReduce) {
     }
   };
   as_workers(3, [](World everyone) {
-    const torch::Tensor got = train_step(everyone, std::make_shared<Largest>(), ramp);
+    const torch::Tensor got = train_step(everyone, {.hook = std::make_shared<Largest>()}, ramp);
     EXPECT_TRUE(torch::equal(got, ramp(2)));
   });
 }
 
-TEST(GradientHook, OfHalfPrecisionGivesTheMeanRounded) {
+TEST(Compression, ToHalfPrecisionGivesTheMeanRounded) {
   as_workers(2, [](World everyone) {
     const torch::Tensor expected = ramp(0) * 1.5;
-    EXPECT_TRUE(torch::allclose(train_step(everyone, compress_to_f16(), ramp), expected, 1e-3));
-    EXPECT_TRUE(torch::allclose(train_step(everyone, compress_to_bf16(), ramp), expected, 1e-2));
+    EXPECT_TRUE(
+        torch::allclose(train_step(everyone, {.compress = Compress::f16}, ramp), expected, 1e-3));
+    EXPECT_TRUE(
+        torch::allclose(train_step(everyone, {.compress = Compress::bf16}, ramp), expected, 1e-2));
   });
 }
 
-TEST(GradientHook, OfHalfPrecisionTakesMeansOfWhatOverflowsAsASum) {
+TEST(Compression, ToHalfPrecisionTakesMeansOfWhatOverflowsAsASum) {
   as_workers(2, [](World everyone) {
     const auto large = [](int rank) {
       return torch::full({10, 12}, rank == 0 ? 40000.0F : 60000.0F);
     };
-    const torch::Tensor got = train_step(everyone, compress_to_f16(), large);
+    const torch::Tensor got = train_step(everyone, {.compress = Compress::f16}, large);
     EXPECT_TRUE(torch::allclose(got, torch::full({10, 12}, 50000.0F), 1e-3));
   });
 }
 
 TEST(GradientHook, BelongsToOneDdp) {
   as_workers(2, [](World everyone) {
-    auto hook = std::shared_ptr<GradientHook>(compress_to_f16());
+    auto hook = std::shared_ptr<GradientHook>(power_sgd());
     torch::nn::Linear one(4, 4), other(4, 4);
     DistributedDataParallel ddp(one, everyone, {.hook = hook});
     expect_bad_input([&] { DistributedDataParallel second(other, everyone, {.hook = hook}); },
@@ -87,14 +89,13 @@ TEST(GradientHook, LearnsWhichParametersABucketHas) {
   });
 }
 
-TEST(GradientHook, SavesBytesThatTheWorldCounts) {
+TEST(Compression, SavesBytesThatTheWorldCounts) {
   as_workers(2, [](World everyone) {
     int64_t sent[2] = {};
     for (const int compressed : {0, 1}) {
       torch::nn::Linear net(100, 100);
-      DistributedDataParallel ddp(
-          net, everyone,
-          {.hook = compressed == 1 ? std::shared_ptr<GradientHook>(compress_to_f16()) : nullptr});
+      DistributedDataParallel ddp(net, everyone,
+                                  {.compress = compressed == 1 ? Compress::f16 : Compress::none});
       for (int pass = 0; pass < 2; ++pass) {
         const int64_t before = everyone.bytes_sent();
         ddp.forward(torch::ones({2, 100})).sum().backward();
@@ -113,7 +114,7 @@ TEST(PowerSgd, IsExactForGradientsOfItsRank) {
                           torch::arange(12, torch::kFloat) - 3 + rank);
     };
     const torch::Tensor expected = (gradient(0) + gradient(1)) / 2;
-    const torch::Tensor got = train_step(everyone, power_sgd({.rank = 1}), gradient, 1);
+    const torch::Tensor got = train_step(everyone, {.hook = power_sgd({.rank = 1})}, gradient, 1);
     EXPECT_TRUE(torch::allclose(got, expected, 1e-4, 1e-3));
   });
 }

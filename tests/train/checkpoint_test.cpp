@@ -1,5 +1,3 @@
-#include "train/checkpoint.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -8,14 +6,17 @@
 
 #include "expect_error.h"
 #include "lockstep/error.h"
+#include "run/checkpoints.h"
+#include "some_models.h"
 #include "temporary_folder.h"
 #include "train/short_runs.h"
+#include "train/state.h"
 
 namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
-using observe::Json;
+using run::Json;
 
 TEST(Checkpoint, FallsBackToTheOneBeforeATornOne) {
   TemporaryFolder folder;
@@ -26,7 +27,7 @@ TEST(Checkpoint, FallsBackToTheOneBeforeATornOne) {
   ASSERT_TRUE(fs::exists(newest));
   fs::resize_file(newest, fs::file_size(newest) / 2);
   EXPECT_EQ(train(recipe, folder / "run")["model_sha256"], whole["model_sha256"]);
-  const auto events = observe::read_events(folder / "run" / "events.jsonl");
+  const auto events = run::read_events(folder / "run" / "events.jsonl");
   const auto warning =
       std::ranges::find_if(events, [](const Json& e) { return e["event"] == "warning"; });
   ASSERT_NE(warning, events.end());
@@ -55,7 +56,7 @@ TEST(Checkpoint, TheNewestIsTheOneWithTheHighestNumber) {
   fs::rename(checkpoints / "step-00000003.safetensors", checkpoints / "step-99999999.safetensors");
   fs::rename(checkpoints / "step-00000004.safetensors", checkpoints / "step-100000000.safetensors");
   train(recipe, folder / "run", {.stop_at_step = 5});
-  const auto events = observe::read_events(folder / "run/events.jsonl");
+  const auto events = run::read_events(folder / "run/events.jsonl");
   const auto resumed = std::ranges::find_if(events.rbegin(), events.rend(),
                                             [](const Json& e) { return e["event"] == "resume"; });
   EXPECT_EQ((*resumed)["step"], 4);
@@ -69,7 +70,7 @@ TEST(Checkpoint, RefusesToGoOnWithOtherData) {
   file.seekp(-4, std::ios::end);
   file.write("\0\0\0\0", 4);
   file.close();
-  expect_bad_input([&] { train(recipe, folder / "run"); }, {"other data", recipe.data.source.name});
+  expect_bad_input([&] { train(recipe, folder / "run"); }, {"other data", recipe.data.name});
 }
 
 TEST(Checkpoint, SaysSoWhenNoneIsWhole) {
@@ -118,9 +119,9 @@ TEST(Checkpoint, OnAFullDiskTheOneBeforeStaysValid) {
 
 TEST(Checkpoint, ForAnotherModelNamesTheFirstTensorThatDiffers) {
   TemporaryFolder folder;
-  const auto convnet = model::make_model({.name = "convnet", .input = {1, 28, 28}});
-  const auto wider = model::make_model({.name = "convnet", .input = {3, 28, 28}});
-  const auto logistic = model::make_model({.name = "logistic", .input = {1, 28, 28}});
+  const auto convnet = some_model("convnet", {1, 28, 28});
+  const auto wider = some_model("convnet", {3, 28, 28});
+  const auto logistic = some_model("logistic", {1, 28, 28});
   save_weights(folder / "w", *convnet);
   const std::string before = model_sha256(*wider);
   const std::string shape = message_of<BadInput>([&] { load_weights(folder / "w", *wider); });

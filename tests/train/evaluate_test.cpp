@@ -2,19 +2,30 @@
 
 #include <gtest/gtest.h>
 
-#include "data/source.h"
+#include "data/training_data.h"
+#include "objective/objectives.h"
+#include "some_models.h"
+#include "train/short_runs.h"
 
 namespace lockstep::train {
 namespace {
 
 TEST(Evaluate, CountsEverySampleExactlyOnce) {
-  const data::Splits splits = data::load({.name = "fashion-mnist"});
-  const auto model = model::make_model({.name = "logistic", .input = splits.test.shape});
-  const Totals totals = evaluate(*model, splits.test, data::measure_normalization(splits.train),
-                                 alone().communicator());
-  EXPECT_EQ(totals.samples, 10'000);
-  EXPECT_EQ(totals.samples % 256, 16) << "so the last batch is a smaller one";
+  const auto data = data::load_training_data({.name = "fashion-mnist"}, 64, 1);
+  const Fields fields = data->splits.test->fields();
+  const auto model = some_model("logistic", fields.inputs[0].shape);
+  const auto objective = objective::make_objective("classification", {.fields = fields});
+  const objective::Scorecard scorecard(objective->metrics(), Phase::evaluation);
+  const Evaluation evaluation =
+      evaluate(*model, *objective, scorecard, data->splits.test, alone().communicator());
+  EXPECT_EQ(evaluation.totals.samples, 10'000);
+  EXPECT_EQ(evaluation.totals.samples % 256, 16) << "so the last batch is a smaller one";
   EXPECT_TRUE(model->is_training());
+  const run::Json confusion = scorecard.table_figures(evaluation.tables)["confusion"];
+  double samples = 0;
+  for (const auto& row : confusion)
+    for (const auto& count : row) samples += count.get<double>();
+  EXPECT_EQ(samples, 10'000);
 }
 
 }  // namespace

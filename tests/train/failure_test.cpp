@@ -1,5 +1,3 @@
-#include "train/failure.h"
-
 #include <gtest/gtest.h>
 
 #include "temporary_folder.h"
@@ -8,12 +6,12 @@
 namespace lockstep::train {
 namespace {
 
-TEST(Failure, IsTheLastOfARunsStory) {
+TEST(Failure, IsTheLastEventOfARun) {
   TemporaryFolder folder;
   const std::filesystem::path out = folder / "run";
-  { const RunFolder run = RunFolder::create(out, tiny_recipe(folder)); }
-  EXPECT_EQ(record_failure(out, "the disk broke"), Remains::nothing);
-  const auto events = observe::read_events(out / "events.jsonl");
+  { const run::RunFolder run = run::RunFolder::create(out, tiny_recipe(folder)); }
+  EXPECT_EQ(run::record_failure(out, "the disk broke"), run::Remains::nothing);
+  const auto events = run::read_events(out / "events.jsonl");
   EXPECT_EQ(events.back()["event"], "failure");
   EXPECT_EQ(events.back()["message"], "the disk broke");
 }
@@ -22,21 +20,21 @@ TEST(Failure, SaysWhetherThereIsACheckpointToGoOnFrom) {
   TemporaryFolder folder;
   const std::filesystem::path out = folder / "run";
   train(tiny_recipe(folder), out, {.stop_at_step = 2});
-  observe::EventLog(out / "events.jsonl").write({{"event", "start"}});
-  EXPECT_EQ(record_failure(out, "killed"), Remains::checkpoint);
+  run::EventLog(out / "events.jsonl").write({{"event", "start"}});
+  EXPECT_EQ(run::record_failure(out, "killed"), run::Remains::checkpoint);
 }
 
 TEST(Failure, IsNotToldOfARunThatIsOverOrHeldByAnother) {
   TemporaryFolder folder;
   const std::filesystem::path out = folder / "run";
   train(tiny_recipe(folder), out);
-  EXPECT_EQ(record_failure(out, "too late"), Remains::nothing);
-  EXPECT_EQ(observe::read_events(out / "events.jsonl").back()["event"], "end");
+  EXPECT_EQ(run::record_failure(out, "too late"), run::Remains::nothing);
+  EXPECT_EQ(run::read_events(out / "events.jsonl").back()["event"], "end");
   const std::filesystem::path held = folder / "held";
-  const RunFolder run = RunFolder::create(held, tiny_recipe(folder));
-  EXPECT_EQ(record_failure(held, "not ours"), Remains::nothing);
+  const run::RunFolder run = run::RunFolder::create(held, tiny_recipe(folder));
+  EXPECT_EQ(run::record_failure(held, "not ours"), run::Remains::nothing);
   EXPECT_FALSE(std::filesystem::exists(held / "events.jsonl"));
-  EXPECT_EQ(record_failure(folder / "nowhere", "nothing there"), Remains::nothing);
+  EXPECT_EQ(run::record_failure(folder / "nowhere", "nothing there"), run::Remains::nothing);
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <malloc.h>
 
 #include "device/allocator.h"
-#include "launch/group.h"
+#include "objective/objectives.h"
+#include "some_models.h"
+#include "train/short_runs.h"
 
 namespace lockstep::train {
 namespace {
@@ -20,13 +22,21 @@ TEST(Step, TakesNoMemoryFromTheSystemOnceItHasRun) {
   keep_freed_memory();
   Recipe recipe;
   recipe.train.batch = kBatch;
-  const auto group = launch::join_group({}, {.connect = {.transport = "shm"}});
-  Step step(recipe, model::make_model({.name = "resnet20", .input = {3, 32, 32}}), {3, 32, 32},
-            optim::Schedule(recipe.schedule, 0.01, 1000, 100),
-            {collective::Shards::even(2, 1), *group});
+  const Fields fields = image_fields({3, 32, 32});
+  Step step(recipe, {.model = some_model("resnet20"),
+                     .objective = objective::make_objective("classification", {.fields = fields}),
+                     .fields = fields,
+                     .schedule = optim::Schedule(recipe.schedule, 0.01, 1000, 100),
+                     .shards = collective::Shards::even(2, 1),
+                     .world = alone()});
   std::vector<float> values(kBatch * kPixels, 0.5F);
-  std::vector<int64_t> labels(kBatch, 3);
-  const data::Batch batch = {.whole = kBatch, .values = values, .labels = labels};
+  std::vector<int64_t> labels(kBatch, 3), items(kBatch, 1), samples(kBatch, 0);
+  const data::LoadedBatch batch = {.whole = kBatch,
+                                   .whole_items = kBatch,
+                                   .samples = samples,
+                                   .items = items,
+                                   .fields = {std::as_writable_bytes(std::span(values)),
+                                              std::as_writable_bytes(std::span(labels))}};
   observe::SpanTimes spans;
   const auto run = [&](int64_t from) {
     for (int64_t i = from; i < from + kSteps; ++i) step.run(batch, i, spans);

@@ -13,7 +13,7 @@ namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
-using observe::Json;
+using run::Json;
 
 TEST(Trainer, TwoRunsOfOneRecipeGiveTheSameModel) {
   TemporaryFolder folder;
@@ -37,7 +37,7 @@ TEST(Trainer, StoppedAnywhereAndResumedGivesTheSameModel) {
   const Json whole = train(recipe, folder / "whole");
   for (const int64_t stop : {1, 4, 5, 9, 14}) {
     const fs::path out = folder / ("stop" + std::to_string(stop));
-    EXPECT_EQ(train(recipe, out, {.stop_at_step = stop})["event"], "stopped");
+    EXPECT_EQ(train_until(recipe, out, {.stop_at_step = stop}).kind, run::Outcome::Kind::stopped);
     const Json resumed = train(recipe, out);
     EXPECT_EQ(resumed["model_sha256"], whole["model_sha256"]) << "stopped at " << stop;
     EXPECT_EQ(resumed["train_loss"], whole["train_loss"]) << "stopped at " << stop;
@@ -56,16 +56,16 @@ TEST(Trainer, AdamWResumesToTheSameModelToo) {
 TEST(Trainer, StopsWithACheckpointWhenAsked) {
   TemporaryFolder folder;
   const std::atomic<bool> stop = true;
-  const Json stopped = train(tiny_recipe(folder), folder / "run", {.stop = &stop});
-  EXPECT_EQ(stopped["event"], "stopped");
+  EXPECT_EQ(train_until(tiny_recipe(folder), folder / "run", {.stop = &stop}).kind,
+            run::Outcome::Kind::stopped);
   EXPECT_FALSE(fs::is_empty(folder / "run" / "checkpoints"));
 }
 
-TEST(Trainer, TellsItsStoryInEvents) {
+TEST(Trainer, WritesWhatHappensAsEvents) {
   TemporaryFolder folder;
   const Recipe recipe = tiny_recipe(folder);
   const Json end = train(recipe, folder / "run");
-  const auto events = observe::read_events(folder / "run" / "events.jsonl");
+  const auto events = run::read_events(folder / "run" / "events.jsonl");
   EXPECT_EQ(events.front()["event"], "start");
   EXPECT_EQ(events.back()["event"], "end");
   EXPECT_EQ(std::ranges::count_if(events, [](const Json& e) { return e["event"] == "epoch"; }), 3);

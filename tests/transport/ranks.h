@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "transport/rendezvous.h"
+#include "transport/transport.h"
 
 namespace lockstep::transport {
 
@@ -18,7 +18,7 @@ inline Deadline soon() {
   return Deadline::in(20);
 }
 
-/// Where threads of one process meet.
+/// The rendezvous of threads of one process.
 class Room {
  public:
   explicit Room(int world) : world_(world), texts_(static_cast<size_t>(world)) {}

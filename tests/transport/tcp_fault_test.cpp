@@ -1,8 +1,8 @@
 #include <latch>
 
 #include "base/clock.h"
+#include "child_process.h"
 #include "expect_error.h"
-#include "transport/child_process.h"
 #include "transport/tcp_worlds.h"
 
 namespace lockstep::transport {
@@ -37,9 +37,9 @@ class Ranks {
     const uint16_t port = free_port();
     for (int rank = 0; rank < world; ++rank)
       ranks_.push_back(std::make_unique<ChildProcess>([=](const ChildProcess::Say& say) {
-        const auto meeting = meet_over_tcp(meeting_of(rank, world, port));
+        const auto rendezvous = rendezvous_over_tcp(rendezvous_options(rank, world, port));
         const auto tcp =
-            connect_tcp(*meeting, {.key = "a key", .silence_seconds = silence_seconds});
+            connect_tcp(*rendezvous, {.key = "a key", .silence_seconds = silence_seconds});
         meet_all(*tcp, 10);
         say("ready");
         try {
@@ -125,8 +125,8 @@ TEST(TcpFaults, ToFinishFirstIsNoError) {
   std::latch rank_2_is_gone(1);
   const uint16_t port = free_port();
   expect_nothing(play(3, [&](int rank) {
-    const auto meeting = meet_over_tcp(meeting_of(rank, 3, port));
-    auto tcp = connect_tcp(*meeting, {.key = "a key"});
+    const auto rendezvous = rendezvous_over_tcp(rendezvous_options(rank, 3, port));
+    auto tcp = connect_tcp(*rendezvous, {.key = "a key"});
     std::byte byte[2] = {};
     const Outgoing last{0, byte, 1};
     const Incoming from_2{2, byte, 1};

@@ -191,8 +191,8 @@ TEST(Tcp, ATimeoutNamesTheRanksThatWereWaitedFor) {
 TEST(Tcp, DifferentNumbersOfStreamsAreAMismatchForAll) {
   const uint16_t port = free_port();
   const auto thrown = play(2, [&](int rank) {
-    const auto meeting = meet_over_tcp(meeting_of(rank, 2, port));
-    connect_tcp(*meeting, {.key = "a key", .streams = rank + 1});
+    const auto rendezvous = rendezvous_over_tcp(rendezvous_options(rank, 2, port));
+    connect_tcp(*rendezvous, {.key = "a key", .streams = rank + 1});
   });
   for (const auto& one : thrown) EXPECT_THROW(rethrow(one), Mismatch);
 }

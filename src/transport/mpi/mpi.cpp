@@ -11,8 +11,8 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/host.h"
 #include "transport/engine.h"
-#include "transport/host.h"
 #include "transport/mpi/exchange.h"
 #include "transport/mpi/library.h"
 #include "transport/own_memory.h"

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/host.h"
 #include "base/units.h"
-#include "transport/host.h"
 
 namespace lockstep::transport {
 namespace {

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "transport/rendezvous.h"
 #include "transport/shm/heap.h"
 #include "transport/transport.h"
 

@@ -22,15 +22,15 @@ constexpr double kLongestBeat = 1;
 // see both.
 constexpr std::chrono::milliseconds kVerdictWait(500);
 
-Descriptor event() {
-  Descriptor made(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+net::Descriptor event() {
+  net::Descriptor made(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!made)
     throw Error(fmt::format("cannot make an eventfd: {}; raise the limit of open files (ulimit -n)",
                             std::strerror(errno)));
   return made;
 }
 
-void signal_event(const Descriptor& event) {
+void signal_event(const net::Descriptor& event) {
   eventfd_write(event.get(), 1);
 }
 
@@ -51,7 +51,7 @@ std::string frame(ControlKind kind) {
 
 }  // namespace
 
-Heart::Heart(int rank, const std::vector<Peer>& peers, std::vector<Descriptor> controls,
+Heart::Heart(int rank, const std::vector<Peer>& peers, std::vector<net::Descriptor> controls,
              double silence_seconds)
     : rank_(rank),
       peers_(peers),
@@ -77,7 +77,7 @@ Heart::~Heart() {
   // To close with something unread would cut off what was just sent.
   std::array<std::byte, 4096> unread;
   for (const Line& line : lines_)
-    while (receive_some(line.socket.get(), unread).bytes > 0) continue;
+    while (net::receive_some(line.socket.get(), unread).bytes > 0) continue;
 }
 
 void Heart::run() {
@@ -99,7 +99,7 @@ void Heart::listen_once(double seconds) {
   std::vector<pollfd> waits = {{.fd = stop_.get(), .events = POLLIN}};
   for (const Line& line : lines_)
     waits.push_back({.fd = line.open ? line.socket.get() : -1, .events = POLLIN});
-  wait_for(waits, seconds);
+  net::wait_for(waits, seconds);
   std::vector<Notice> notices;
   for (size_t i = 0; i < lines_.size(); ++i)
     if (waits[i + 1].revents != 0) hear(lines_[i], notices);
@@ -110,7 +110,7 @@ void Heart::listen_once(double seconds) {
 void Heart::hear(Line& line, std::vector<Notice>& notices) {
   std::array<std::byte, 4096> piece;
   while (line.open) {
-    const Moved moved = receive_some(line.socket.get(), piece);
+    const net::Moved moved = net::receive_some(line.socket.get(), piece);
     if (moved.bytes > 0) {
       line.silent = 0;
       line.heard = true;
@@ -129,7 +129,7 @@ void Heart::hear(Line& line, std::vector<Notice>& notices) {
 void Heart::parse(Line& line, std::vector<Notice>& notices) {
   size_t used = 0;
   while (line.open && line.arrived.size() - used >= kControlHeaderBytes) {
-    const Bytes rest = std::as_bytes(std::span(line.arrived)).subspan(used);
+    const net::Bytes rest = std::as_bytes(std::span(line.arrived)).subspan(used);
     const std::optional<ControlHeader> header =
         parse_control_header(rest.first(kControlHeaderBytes));
     if (!header) {
@@ -172,7 +172,7 @@ void Heart::count_silence(double seconds) {
 // not listened for minutes, and whose silence is seen elsewhere.
 void Heart::send_to_all(const std::string& text) {
   const std::lock_guard lock(sending_);
-  for (const Line& line : lines_) send_some(line.socket.get(), std::as_bytes(std::span(text)));
+  for (const Line& line : lines_) net::send_some(line.socket.get(), std::as_bytes(std::span(text)));
 }
 
 void Heart::lose(int rank, const std::string& how) {

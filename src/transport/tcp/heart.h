@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "transport/tcp/socket.h"
+#include "net/socket.h"
 #include "transport/tcp/wire.h"
 #include "transport/transport.h"
 
@@ -19,7 +19,7 @@ namespace lockstep::transport {
 /// gives up is a loss, and the first loss is the one that everyone is told.
 class Heart {
  public:
-  Heart(int rank, const std::vector<Peer>& peers, std::vector<Descriptor> controls,
+  Heart(int rank, const std::vector<Peer>& peers, std::vector<net::Descriptor> controls,
         double silence_seconds);
   /// Says goodbye, so that to finish first is no loss.
   ~Heart();
@@ -45,7 +45,7 @@ class Heart {
  private:
   struct Line {
     int peer;
-    Descriptor socket;
+    net::Descriptor socket;
     std::string arrived = {};
     double silent = 0;
     bool heard = false;  ///< in the pass under way
@@ -72,8 +72,8 @@ class Heart {
   const std::vector<Peer> peers_;
   const double silence_seconds_;
   const double beat_seconds_;
-  Descriptor alarm_;
-  Descriptor stop_;
+  net::Descriptor alarm_;
+  net::Descriptor stop_;
 
   // The thread's own, but for the sockets.
   std::vector<Line> lines_;

@@ -43,7 +43,7 @@ Part part_of(size_t bytes, size_t index, size_t count) {
   return {begin, std::min(bytes, begin + each) - begin};
 }
 
-void set_congestion_control(const Descriptor& socket, const std::vector<std::string>& names) {
+void set_congestion_control(const net::Descriptor& socket, const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
                    static_cast<socklen_t>(name.size())) == 0)
@@ -103,7 +103,7 @@ Tcp::Tcp(int rank, Mesh mesh, const TcpOptions& options)
       staging_(kStaging),
       heart_(rank, peers_, std::move(mesh.control), options.silence_seconds) {
   for (size_t peer = 0; peer < peers_.size(); ++peer)
-    for (Descriptor& socket : mesh.data[peer]) {
+    for (net::Descriptor& socket : mesh.data[peer]) {
       set_congestion_control(socket, options.congestion);
       streams_[peer].emplace_back(std::move(socket), static_cast<int>(peer), &peers_[peer]);
     }
@@ -200,7 +200,7 @@ void Tcp::wait(Deadline deadline) {
   }
   waits_.assign(1, {.fd = heart_.alarm(), .events = POLLIN});
   for (const TcpStream* stream : active_) waits_.push_back(stream->waits_for());
-  wait_for(waits_, deadline.left());
+  net::wait_for(waits_, deadline.left());
 }
 
 std::vector<int> Tcp::late_ranks() const {

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/rendezvous.h"
-#include "transport/tcp/doorman.h"
+#include "net/acceptor.h"
 #include "transport/transport.h"
 
 namespace lockstep::transport {
@@ -25,7 +24,7 @@ struct TcpOptions {
   std::vector<std::string> congestion = {"cubic", "reno"};
   /// The address of the interface to use, when the one towards the master is not right.
   std::string bind;
-  Log log;
+  net::Log log;
 };
 
 /// Connects every rank with every other. Gathers twice, in a world of any size. Throws Timeout with

@@ -7,10 +7,11 @@
 #include <list>
 #include <utility>
 
+#include "base/host.h"
 #include "lockstep/error.h"
-#include "transport/host.h"
-#include "transport/tcp/dial.h"
-#include "transport/tcp/meeting_ends.h"
+#include "net/acceptor.h"
+#include "net/dial.h"
+#include "transport/tcp/wire.h"
 
 // Who connects: of two ranks, the higher calls the lower. All calls and all answers of a rank go on
 // at once in one loop, so that no order of arrival makes ranks wait for each other in a circle.
@@ -19,11 +20,11 @@ namespace {
 
 constexpr size_t kMostAddresses = 16;
 
-bool share_processors(const Card& a, const Card& b) {
+bool share_processors(const Endpoint& a, const Endpoint& b) {
   return a.kernel == b.kernel;
 }
 
-bool share_loopback(const Card& a, const Card& b) {
+bool share_loopback(const Endpoint& a, const Endpoint& b) {
   return a.network == b.network;
 }
 
@@ -35,7 +36,7 @@ std::vector<std::string> own_addresses(const Rendezvous& rendezvous, const TcpOp
   if (!options.bind.empty()) return {options.bind};
   std::vector<std::string> addresses;
   if (!rendezvous.address().empty()) addresses.push_back(rendezvous.address());
-  for (const std::string& address : interface_addresses())
+  for (const std::string& address : net::interface_addresses())
     if (std::find(addresses.begin(), addresses.end(), address) == addresses.end() &&
         addresses.size() < kMostAddresses)
       addresses.push_back(address);
@@ -44,91 +45,95 @@ std::vector<std::string> own_addresses(const Rendezvous& rendezvous, const TcpOp
 
 uint64_t random_session() {
   uint64_t session = 0;
-  std::memcpy(&session, random_nonce().data(), sizeof session);
+  std::memcpy(&session, net::random_nonce().data(), sizeof session);
   return session;
 }
 
 class MeshBuilder {
  public:
-  MeshBuilder(int rank, const std::vector<Card>& cards, const TcpOptions& options);
+  MeshBuilder(int rank, const std::vector<Endpoint>& endpoints, const TcpOptions& options);
 
   /// Nothing, or why it cannot be done.
-  std::string build(Descriptor listener);
+  std::string build(net::Descriptor listener);
   std::vector<int> unreached() const;
   Mesh take();
 
  private:
   void dial_lower();
-  void dial(const Card& card, const Identity& identity);
-  bool expects(const Identity& identity) const;
-  Descriptor& place(uint32_t peer, const Identity& identity);
+  void dial(const Endpoint& endpoint, const net::Identity& identity);
+  bool expects(const net::Identity& identity) const;
+  net::Descriptor& place(uint32_t peer, const net::Identity& identity);
   bool complete() const { return unreached().empty(); }
-  void wait(const Doorman& doorman, const Deadline& deadline) const;
+  void wait(const net::Acceptor& acceptor, const Deadline& deadline) const;
 
   const int rank_;
-  const std::vector<Card>& cards_;
+  const std::vector<Endpoint>& endpoints_;
   const TcpOptions& options_;
-  std::list<Dial> dials_;
+  std::list<net::Dial> dials_;
   Mesh mesh_;
 };
 
-MeshBuilder::MeshBuilder(int rank, const std::vector<Card>& cards, const TcpOptions& options)
-    : rank_(rank), cards_(cards), options_(options) {
-  const Card& own = cards[static_cast<size_t>(rank)];
+MeshBuilder::MeshBuilder(int rank, const std::vector<Endpoint>& endpoints,
+                         const TcpOptions& options)
+    : rank_(rank), endpoints_(endpoints), options_(options) {
+  const Endpoint& own = endpoints[static_cast<size_t>(rank)];
   mesh_.neighbours = 0;
-  for (size_t peer = 0; peer < cards.size(); ++peer) {
-    const Card& card = cards[peer];
-    mesh_.peers.push_back({static_cast<int>(card.job_rank), card.host, static_cast<int>(card.pid)});
+  for (size_t peer = 0; peer < endpoints.size(); ++peer) {
+    const Endpoint& endpoint = endpoints[peer];
+    mesh_.peers.push_back(
+        {static_cast<int>(endpoint.job_rank), endpoint.host, static_cast<int>(endpoint.pid)});
     mesh_.data.emplace_back(static_cast<int>(peer) == rank ? 0 : own.streams);
     mesh_.control.emplace_back();
-    if (share_processors(card, own)) ++mesh_.neighbours;
+    if (share_processors(endpoint, own)) ++mesh_.neighbours;
   }
 }
 
 Mesh MeshBuilder::take() {
-  for (size_t peer = 0; peer < cards_.size(); ++peer)
-    if (share_loopback(cards_[peer], cards_[static_cast<size_t>(rank_)]))
-      for (const Descriptor& socket : mesh_.data[peer]) suit_same_machine(socket.get());
+  for (size_t peer = 0; peer < endpoints_.size(); ++peer)
+    if (share_loopback(endpoints_[peer], endpoints_[static_cast<size_t>(rank_)]))
+      for (const net::Descriptor& socket : mesh_.data[peer]) net::enlarge_buffers(socket.get());
   return std::move(mesh_);
 }
 
 void MeshBuilder::dial_lower() {
   for (int peer = 0; peer < rank_; ++peer) {
-    const Card& card = cards_[static_cast<size_t>(peer)];
-    Identity identity{.session = cards_[0].session,
-                      .from = static_cast<uint32_t>(rank_),
-                      .to = static_cast<uint32_t>(peer),
-                      .purpose = Purpose::control};
-    dial(card, identity);
-    identity.purpose = Purpose::data;
-    for (; identity.stream < card.streams; ++identity.stream) dial(card, identity);
+    const Endpoint& endpoint = endpoints_[static_cast<size_t>(peer)];
+    net::Identity identity{.session = endpoints_[0].session,
+                           .from = static_cast<uint32_t>(rank_),
+                           .to = static_cast<uint32_t>(peer),
+                           .kind = net::ConnectionKind::control};
+    dial(endpoint, identity);
+    identity.kind = net::ConnectionKind::data;
+    for (; identity.stream < endpoint.streams; ++identity.stream) dial(endpoint, identity);
   }
 }
 
-void MeshBuilder::dial(const Card& card, const Identity& identity) {
-  std::vector<std::string> hosts = card.addresses;
-  if (!share_loopback(card, cards_[static_cast<size_t>(rank_)])) std::erase_if(hosts, is_loopback);
-  if (hosts.empty()) hosts = {card.host};
-  dials_.emplace_back(hosts, card.port, options_.key, identity, Dial::WhenRefused::try_next);
+void MeshBuilder::dial(const Endpoint& endpoint, const net::Identity& identity) {
+  std::vector<std::string> hosts = endpoint.addresses;
+  if (!share_loopback(endpoint, endpoints_[static_cast<size_t>(rank_)]))
+    std::erase_if(hosts, is_loopback);
+  if (hosts.empty()) hosts = {endpoint.host};
+  dials_.emplace_back(hosts, endpoint.port, options_.key, identity,
+                      net::Dial::WhenRefused::try_next);
 }
 
-bool MeshBuilder::expects(const Identity& identity) const {
-  const bool control = identity.purpose == Purpose::control && identity.stream == 0;
-  const bool data = identity.purpose == Purpose::data &&
+bool MeshBuilder::expects(const net::Identity& identity) const {
+  const bool control = identity.kind == net::ConnectionKind::control && identity.stream == 0;
+  const bool data = identity.kind == net::ConnectionKind::data &&
                     identity.stream < static_cast<uint32_t>(options_.streams);
-  return identity.session == cards_[0].session && identity.to == static_cast<uint32_t>(rank_) &&
-         identity.from > identity.to && identity.from < cards_.size() && (control || data);
+  return identity.session == endpoints_[0].session && identity.to == static_cast<uint32_t>(rank_) &&
+         identity.from > identity.to && identity.from < endpoints_.size() && (control || data);
 }
 
-Descriptor& MeshBuilder::place(uint32_t peer, const Identity& identity) {
-  return identity.purpose == Purpose::control ? mesh_.control[peer]
-                                              : mesh_.data[peer][identity.stream];
+net::Descriptor& MeshBuilder::place(uint32_t peer, const net::Identity& identity) {
+  return identity.kind == net::ConnectionKind::control ? mesh_.control[peer]
+                                                       : mesh_.data[peer][identity.stream];
 }
 
 std::vector<int> MeshBuilder::unreached() const {
   std::vector<int> ranks;
-  for (size_t peer = 0; peer < cards_.size(); ++peer) {
-    const std::vector<Descriptor>& data = mesh_.data[peer];
+  for (size_t peer = 0; peer < endpoints_.size(); ++peer) {
+    const std::vector<net::Descriptor>& data = mesh_.data[peer];
     const bool there = mesh_.control[peer] &&
                        std::all_of(data.begin(), data.end(), [](auto& one) { return bool{one}; });
     if (!there && static_cast<int>(peer) != rank_) ranks.push_back(static_cast<int>(peer));
@@ -136,25 +141,25 @@ std::vector<int> MeshBuilder::unreached() const {
   return ranks;
 }
 
-void MeshBuilder::wait(const Doorman& doorman, const Deadline& deadline) const {
-  std::vector<pollfd> waits = {{.fd = doorman.descriptor(), .events = POLLIN}};
-  double seconds = std::min(deadline.left(), doorman.patience());
-  for (const Dial& dial : dials_) {
+void MeshBuilder::wait(const net::Acceptor& acceptor, const Deadline& deadline) const {
+  std::vector<pollfd> waits = {{.fd = acceptor.descriptor(), .events = POLLIN}};
+  double seconds = std::min(deadline.left(), acceptor.seconds_to_next());
+  for (const net::Dial& dial : dials_) {
     waits.push_back(dial.waits_for());
-    seconds = std::min(seconds, dial.patience());
+    seconds = std::min(seconds, dial.seconds_to_next());
   }
-  wait_for(waits, seconds);
+  net::wait_for(waits, seconds);
 }
 
-std::string MeshBuilder::build(Descriptor listener) {
+std::string MeshBuilder::build(net::Descriptor listener) {
   const Deadline deadline = Deadline::in(options_.connect_seconds);
-  Doorman doorman(
+  net::Acceptor acceptor(
       std::move(listener), options_.key,
-      [this](const Identity& identity) { return expects(identity); }, options_.log);
+      [this](const net::Identity& identity) { return expects(identity); }, options_.log);
   dial_lower();
   while (true) {
-    for (Doorman::Guest& guest : doorman.serve())
-      place(guest.identity.from, guest.identity) = std::move(guest.socket);
+    for (net::Acceptor::Connection& connection : acceptor.serve())
+      place(connection.identity.from, connection.identity) = std::move(connection.socket);
     for (auto dial = dials_.begin(); dial != dials_.end();) {
       if (!dial->advance()) {
         ++dial;
@@ -165,43 +170,44 @@ std::string MeshBuilder::build(Descriptor listener) {
     }
     if (complete()) return "";
     if (deadline.passed()) break;
-    wait(doorman, deadline);
+    wait(acceptor, deadline);
   }
-  std::string trouble = dials_.empty() ? "they did not call" : dials_.front().trouble();
+  std::string trouble = dials_.empty() ? "they did not call" : dials_.front().last_error();
   return fmt::format(
       "rank {} ({}) could not connect with rank{} {} in {:.0f} s ({}); check firewalls and which "
       "interface the hosts share",
-      rank_, cards_[static_cast<size_t>(rank_)].host, unreached().size() == 1 ? "" : "s",
+      rank_, endpoints_[static_cast<size_t>(rank_)].host, unreached().size() == 1 ? "" : "s",
       fmt::join(unreached(), ", "), options_.connect_seconds, trouble);
 }
 
-std::vector<Card> exchange_cards(Rendezvous& rendezvous, const TcpOptions& options, uint16_t port) {
-  const Card own{.job_rank = static_cast<uint32_t>(rendezvous.job_rank()),
-                 .host = host_name(),
-                 .kernel = kernel_identity(),
-                 .network = network_identity(),
-                 .pid = static_cast<uint32_t>(getpid()),
-                 .port = port,
-                 .streams = static_cast<uint32_t>(options.streams),
-                 .session = random_session(),
-                 .addresses = own_addresses(rendezvous, options)};
-  std::vector<Card> cards;
+std::vector<Endpoint> exchange_endpoints(Rendezvous& rendezvous, const TcpOptions& options,
+                                         uint16_t port) {
+  const Endpoint own{.job_rank = static_cast<uint32_t>(rendezvous.job_rank()),
+                     .host = host_name(),
+                     .kernel = kernel_identity(),
+                     .network = network_identity(),
+                     .pid = static_cast<uint32_t>(getpid()),
+                     .port = port,
+                     .streams = static_cast<uint32_t>(options.streams),
+                     .session = random_session(),
+                     .addresses = own_addresses(rendezvous, options)};
+  std::vector<Endpoint> endpoints;
   for (const std::string& text : rendezvous.gather(encode(own))) {
-    const std::optional<Card> card = parse_card(std::as_bytes(std::span(text)));
-    const size_t rank = cards.size();
-    if (!card)
+    const std::optional<Endpoint> endpoint = parse_endpoint(std::as_bytes(std::span(text)));
+    const size_t rank = endpoints.size();
+    if (!endpoint)
       throw Mismatch(
           "rank {} does not set up tcp as rank {} does; start all workers with one "
           "transport and one version of Lockstep",
           rank, rendezvous.rank());
-    if (card->streams != (cards.empty() ? card->streams : cards[0].streams))
+    if (endpoint->streams != (endpoints.empty() ? endpoint->streams : endpoints[0].streams))
       throw Mismatch(
           "rank {} uses {} streams for tcp, and rank 0 uses {}; give all workers one "
           "number",
-          rank, card->streams, cards[0].streams);
-    cards.push_back(*card);
+          rank, endpoint->streams, endpoints[0].streams);
+    endpoints.push_back(*endpoint);
   }
-  return cards;
+  return endpoints;
 }
 
 }  // namespace
@@ -212,11 +218,11 @@ Mesh form_mesh(Rendezvous& rendezvous, const TcpOptions& options) {
   if (!(options.silence_seconds >= 0.1))
     throw BadInput("a peer is lost after {} s of silence: expected at least 0.1",
                    options.silence_seconds);
-  Descriptor listener = listen_at(options.bind, 0);
-  const uint16_t port = local_address(listener.get()).port();
-  const std::vector<Card> cards = exchange_cards(rendezvous, options, port);
-  MeshBuilder builder(rendezvous.rank(), cards, options);
-  Failure own{.kind = FailureKind::timeout};
+  net::Descriptor listener = net::listen_at(options.bind, 0);
+  const uint16_t port = net::local_address(listener.get()).port();
+  const std::vector<Endpoint> endpoints = exchange_endpoints(rendezvous, options, port);
+  MeshBuilder builder(rendezvous.rank(), endpoints, options);
+  net::RendezvousFailure own{.kind = net::FailureKind::timeout};
   try {
     own.message = builder.build(std::move(listener));
   } catch (const Error& error) {
@@ -225,8 +231,8 @@ Mesh form_mesh(Rendezvous& rendezvous, const TcpOptions& options) {
   own.ranks = builder.unreached();
   // All know of a failure anywhere, or nobody goes on.
   for (const std::string& text : rendezvous.gather(encode(own)))
-    if (const std::optional<Failure> failure = parse_failure(std::as_bytes(std::span(text))))
-      if (!failure->message.empty()) raise(*failure);
+    if (const auto failure = net::parse_failure(std::as_bytes(std::span(text))))
+      if (!failure->message.empty()) failure->raise();
   return builder.take();
 }
 

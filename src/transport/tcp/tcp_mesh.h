@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include "transport/rendezvous.h"
-#include "transport/tcp/socket.h"
+#include "net/socket.h"
 #include "transport/tcp/tcp.h"
 #include "transport/transport.h"
 
@@ -12,8 +11,8 @@ namespace lockstep::transport {
 /// The connections of one rank with all others, by rank; none with itself.
 struct Mesh {
   std::vector<Peer> peers;
-  std::vector<std::vector<Descriptor>> data;
-  std::vector<Descriptor> control;
+  std::vector<std::vector<net::Descriptor>> data;
+  std::vector<net::Descriptor> control;
   /// How many ranks, this one included, run on this machine.
   int neighbours = 1;
 };

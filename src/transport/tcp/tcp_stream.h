@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "transport/tcp/socket.h"
+#include "net/socket.h"
 #include "transport/tcp/wire.h"
 #include "transport/transport.h"
 
@@ -29,7 +29,7 @@ class TcpStream {
 
   enum class Outcome { nothing, moved, broken };
 
-  TcpStream(Descriptor socket, int rank, const Peer* peer)
+  TcpStream(net::Descriptor socket, int rank, const Peer* peer)
       : socket_(std::move(socket)), rank_(rank), peer_(peer) {}
 
   void clear();
@@ -68,7 +68,7 @@ class TcpStream {
   void combine(In& in, std::span<std::byte> staging, size_t arrived);
   void check(const In& in) const;
 
-  Descriptor socket_;
+  net::Descriptor socket_;
   int rank_;
   const Peer* peer_;
   std::vector<Out> sending_;

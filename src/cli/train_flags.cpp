@@ -1,0 +1,91 @@
+#include "cli/train_flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/placement_flags.h"
+
+namespace lockstep::cli {
+namespace {
+
+void add_elastic_flags(CLI::App& app, job::ElasticFlags& flags) {
+  app.add_flag("--elastic", flags.on,
+               "go on without workers that die, start others in their place, let more join");
+  app.add_option("--min-workers", flags.least,
+                 "with --elastic: with fewer, write a checkpoint and stop (default 1)")
+      ->type_name("N");
+  app.add_option("--max-workers", flags.most,
+                 "with --elastic: no more than so many (default: as many as shards)")
+      ->type_name("N");
+  app.add_option("--join", flags.join,
+                 "join the elastic job at its --master, with its LOCKSTEP_JOB_KEY, from any host")
+      ->type_name("HOST:PORT");
+}
+
+void add_recipe_flags(CLI::App& app, TrainFlags& flags) {
+  app.add_option("RECIPE", flags.recipe, "a TOML file; without one, convnet on fashion-mnist")
+      ->type_name("");
+  for (KeyFlag& flag : flags.keys)
+    app.add_option(flag.flag, flag.value, flag.about)->type_name(flag.kind);
+  app.add_option("--set", flags.settings, "any recipe key: --set optimizer.momentum=0.95")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  app.add_option("--load", flags.plugins,
+                 "a shared library with models, data sets or objectives of your own")
+      ->allow_extra_args(false)
+      ->type_name("LIBRARY");
+}
+
+void add_transport_flags(CLI::App& app, TrainFlags& flags) {
+  app.add_option("--transport", flags.transport,
+                 fmt::format("{} or auto (default)", fmt::join(launch::transport_names(), ", ")))
+      ->type_name("NAME");
+  app.add_option("--algorithm", flags.algorithm,
+                 fmt::format("of all_reduce: {} or auto (default)",
+                             fmt::join(launch::algorithm_names(), ", ")))
+      ->type_name("NAME");
+  app.add_option("--silence", flags.silence,
+                 fmt::format("until a worker that says nothing is lost (default {:g})",
+                             launch::ConnectOptions{}.silence_seconds))
+      ->type_name("SECONDS");
+}
+
+void add_folder_flags(CLI::App& app, TrainFlags& flags) {
+  app.add_option(
+         "--out", flags.out,
+         "the run's folder (default: runs/NAME-N, where NAME is the recipe's, else DATA-MODEL)")
+      ->type_name("DIR");
+  app.add_flag("--resume", flags.resume, "go on with the run in --out from its last checkpoint");
+  app.add_flag("--force", flags.force,
+               "with --resume or --algorithm ring or engine: also where the result will not be the "
+               "recipe's alone");
+  app.add_option("--stop-at-step", flags.stop_at_step, "stop there, with a checkpoint")
+      ->type_name("N");
+  app.add_flag("--print-recipe", flags.print_recipe,
+               "print the whole recipe, every key with its meaning, and train nothing");
+  app.add_flag("--verbose", flags.verbose, "say what --algorithm auto measured");
+  app.add_flag("--json", flags.json, "print the result as one JSON object on stdout");
+}
+
+}  // namespace
+
+void add_train_flags(CLI::App& app, TrainFlags& flags) {
+  add_recipe_flags(app, flags);
+  add_placement_flags(app, flags.placement);
+  add_elastic_flags(app, flags.elastic);
+  add_transport_flags(app, flags);
+  add_folder_flags(app, flags);
+  app.footer(
+      "Ctrl-C ends after the step under way, with a checkpoint.\n"
+      "Examples:\n"
+      "  lockstep train recipes/fashion-convnet.toml\n"
+      "  lockstep train recipes/fashion-convnet.toml --workers 2\n"
+      "  lockstep train --data cifar10 --model resnet20 --epochs 2 --out runs/first\n"
+      "  lockstep train --resume --out runs/first\n"
+      "  lockstep train --model resnet20 --data cifar10 --print-recipe > mine.toml\n"
+      "  lockstep train --load libmine.so --model mine --data npy:my-data\n"
+      "  lockstep train --data npy:my-data --model mlp --set optimizer.name=adamw --lr 0.001 "
+      "--json");
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,57 @@
+#include "job/trainer_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/digest.h"
+#include "lockstep/error.h"
+
+namespace lockstep::job {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of this version, as a program that links it has loaded it.
+constexpr const char* kFile = "liblockstep.so." LOCKSTEP_SOVERSION;
+
+// The library (or program) that this file is linked into.
+fs::path own_path() {
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<const void*>(&load_trainer), &info) == 0)
+    throw Error("cannot find out where the command line was loaded from");
+  return fs::canonical(info.dli_fname);
+}
+
+fs::path library_path() {
+  const fs::path path = own_path().parent_path() / kFile;
+  if (!fs::exists(path))
+    throw Error(fmt::format("{}: not found in {}, where it is built and installed", kFile,
+                            path.parent_path().string()));
+  return path;
+}
+
+const train::TrainerLibrary* load() {
+  const fs::path path = library_path();
+  void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  void* const function = library == nullptr ? nullptr : dlsym(library, train::kTrainerLibrary);
+  if (function == nullptr)
+    throw Error(fmt::format("{}: cannot be loaded: {}", path.string(), dlerror()));
+  return reinterpret_cast<const train::TrainerLibrary* (*)()>(function)();
+}
+
+}  // namespace
+
+std::string trainer_fingerprint() {
+  Digest both(Digest::Kind::sha256);
+  for (const fs::path& path : {own_path(), library_path()})
+    both.add(digest_file(Digest::Kind::sha256, path));
+  return both.hex().substr(0, 16);
+}
+
+std::future<const train::TrainerLibrary*> load_trainer() {
+  return std::async(std::launch::async, load);
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,246 @@
+// Words: the *launcher* is the process that starts workers and watches them; where another launcher
+// (mpirun, srun, torchrun) has started this process, or there is one worker only, this process is
+// the worker itself. `launch::start_workers` returns in the launcher and in every worker it forks.
+#include "job/training_job.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "base/plugin_queue.h"
+#include "data/training_data.h"
+#include "job/trainer_library.h"
+#include "launch/elastic_workers.h"
+#include "launch/stop_signals.h"
+#include "launch/workers.h"
+#include "lockstep/error.h"
+#include "net/socket.h"
+#include "run/control.h"
+#include "train/worker.h"
+
+namespace lockstep::job {
+namespace {
+
+using run::Outcome;
+
+void tell(const std::string& message) {
+  std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
+}
+
+// Everything that a worker needs, loaded once: workers that are forked share it.
+struct Ready {
+  TrainingJob job;
+  const train::TrainerLibrary* library;
+  std::shared_ptr<const data::TrainingData> data;
+  std::unique_ptr<run::SharedFolder> folder;
+};
+
+ElasticJob elastic_job(const TrainingJob& job) {
+  return {.flags = job.elastic,
+          .placement = job.placement,
+          .most_workers = static_cast<int>(shards_of(job.recipe)),
+          .silence_seconds = job.silence_seconds};
+}
+
+// How many workers the whole job has.
+int world_size(const TrainingJob& job, const std::optional<launch::Job>& launched) {
+  launch::check(job.placement);
+  if (launched && job.elastic.asked())
+    throw BadInput(
+        "--elastic: {} started this process and ends the job when a worker is lost; start it "
+        "without that launcher, or go on from the last checkpoint by --resume",
+        launched->launcher);
+  if (!launched) return job.placement.workers() * job.placement.nodes();
+  launch::check_against(job.placement, *launched);
+  return launched->world;
+}
+
+// Another number of workers would add up in another order.
+void check_order_of_addition(TrainingJob& job, int workers) {
+  if (job.algorithm == "auto" || workers == 1) return;
+  if (launch::is_canonical(job.algorithm)) return;
+  if (job.additions == TrainingJob::Additions::canonical || job.elastic.asked())
+    throw BadInput(
+        "--algorithm {}: the order in which it adds depends on the number of workers, and so would "
+        "the model; leave it out{}",
+        job.algorithm,
+        job.elastic.asked() ? ", as workers come and go"
+                            : ", or say --force to go on with a run that no recipe repeats");
+  job.departures.push_back(fmt::format("added by {} on {} workers", job.algorithm, workers));
+}
+
+// What all workers would find is found here, and told once.
+void check(TrainingJob& job, int workers) {
+  launch::check_algorithm(job.algorithm, job.transport);
+  check(elastic_job(job));
+  check_worker_count(job.recipe, workers);
+  check_order_of_addition(job, workers);
+  if (job.recipe.train.compress == "power_sgd" && job.elastic.asked())
+    throw BadInput(
+        "train.compress = \"power_sgd\": what it leaves out of a step belongs to a worker, so that "
+        "none may come or go; leave --elastic out");
+}
+
+Ready make_ready(TrainingJob job) {
+  // Both take a while: the one in a thread while the other is done here. Plugins need the library.
+  auto loading = load_trainer();
+  const train::TrainerLibrary* library = nullptr;
+  if (!job.plugins.empty() || !waiting_plugins().empty()) {
+    library = loading.get();
+    library->register_linked_plugins();
+    for (const std::string& plugin : job.plugins) library->load_plugin(plugin);
+  }
+  auto data = data::load_training_data(job.recipe.data, job.recipe.train.batch,
+                                       static_cast<uint64_t>(job.recipe.train.seed));
+  if (library == nullptr) library = loading.get();
+  library->check_names(job.recipe);
+  auto folder = std::make_unique<run::SharedFolder>(job.folder);
+  return {std::move(job), library, std::move(data), std::move(folder)};
+}
+
+train::WorkerTask task_of(const Ready& ready, const launch::Job& mine) {
+  const TrainingJob& job = ready.job;
+  train::WorkerTask task{
+      .recipe = job.recipe,
+      .data = ready.data,
+      .job = mine,
+      .group = {.connect = {.transport = launch::resolve_transport(job.transport, mine),
+                            .silence_seconds = job.silence_seconds,
+                            .stop = launch::stop_descriptor()},
+                .algorithm = job.algorithm,
+                .tell = tell},
+      .limits = {.stop = &launch::stop_asked(), .stop_at_step = job.stop_at_step},
+      .folder = ready.folder.get(),
+      .asked_out = job.folder.out ? job.folder.out->string() : "",
+      .departures = job.departures};
+  if (job.messages == TrainingJob::Messages::verbose) task.group.tell_more = tell;
+  return task;
+}
+
+JobResult result_of(Outcome outcome, const train::WorkerTask& task) {
+  if (outcome.kind == Outcome::Kind::dismissed) return {outcome.exit_code};
+  const int code = outcome.kind == Outcome::Kind::ended ? 0 : launch::stop_exit_code();
+  // In an elastic job any worker may be rank 0 at the end: the launcher shows what it came to.
+  if (task.membership || task.job.rank != 0) return {code};
+  return {code, std::move(outcome)};
+}
+
+JobResult work(const Ready& ready, const train::WorkerTask& task) {
+  try {
+    return result_of(ready.library->train_as_worker(task), task);
+  } catch (const net::Interrupted& error) {
+    tell(error.what());
+    return {launch::stop_exit_code()};
+  }
+}
+
+// As a worker that no launcher of ours watches: failures are told here.
+JobResult work_alone(const Ready& ready, const launch::Job& mine) {
+  launch::stop_on_signals();
+  try {
+    return work(ready, task_of(ready, mine));
+  } catch (const Error& error) {
+    tell(error.what());
+    tell_failure(ready.folder->path(), error.what());
+    return {error.exit_code()};
+  } catch (const std::exception& error) {
+    tell_failure(ready.folder->path(), error.what());
+    throw;
+  }
+}
+
+JobResult work_with_others(const Ready& ready) {
+  const std::vector<launch::Job> jobs = launch::jobs_here(ready.job.placement);
+  const int first = jobs.front().rank;
+  const launch::StartedWorkers started =
+      launch::start_workers({.count = ready.job.placement.workers(),
+                             .first_rank = first,
+                             .prefixed = launch::Prefixed::others});
+  if (started.rank) {
+    launch::stop_on_signals();
+    return work(ready, task_of(ready, jobs[static_cast<size_t>(*started.rank - first)]));
+  }
+  const launch::Ending* const failure = launch::first_failure(started.endings);
+  if (failure == nullptr) return {launch::exit_code_as_asked(started.endings)};
+  tell(failure->text());
+  tell_failure(ready.folder->path(), failure->text());
+  return {failure->exit_code()};
+}
+
+// What joins later must be what began: the same recipe, data, way to add up, and program.
+Facts elastic_facts(const Ready& ready) {
+  Facts facts = result_values(ready.job.recipe);
+  facts.emplace_back("data of digest", ready.data->digest);
+  facts.emplace_back("--transport", ready.job.transport);
+  facts.emplace_back("--algorithm", ready.job.algorithm);
+  facts.emplace_back("version", LOCKSTEP_VERSION);
+  facts.emplace_back("the program", trainer_fingerprint());
+  return facts;
+}
+
+// Any worker may be the one that writes the run's events: what it came to is read from them.
+JobResult result_of_elastic(const Ready& ready, const ElasticJob& elastic,
+                            const launch::ElasticEnding& ending) {
+  const std::string out = ready.folder->path();
+  if (!out.empty()) run::remove_control(out);
+  if (ending.gave_up)
+    tell(fmt::format("fewer than {} workers were left (--min-workers)", elastic.least()));
+  if (!ending.failure.empty()) {
+    tell(ending.failure);
+    tell_failure(out, ending.failure);
+  }
+  JobResult result{ending.exit_code};
+  if (!out.empty()) result.outcome = run::outcome_of(out);
+  if (!result.outcome && ending.exit_code > 128) tell_failure(out, "its workers were killed");
+  return result;
+}
+
+JobResult work_elastically(const Ready& ready) {
+  ElasticJob elastic = elastic_job(ready.job);
+  elastic.facts = elastic_facts(ready);
+  const launch::Job address = coordinator_address(elastic);
+  launch::ElasticOptions options{.places = ready.job.placement.workers()};
+  if (elastic.leads()) options.lead = coordinator_options(elastic, address);
+  launch::StartedElastic started;
+  try {
+    started = launch::start_elastic_workers(options);
+  } catch (const Error& error) {
+    tell_failure(ready.folder->path(), error.what());
+    if (!ready.folder->path().empty()) run::remove_control(ready.folder->path());
+    throw;
+  }
+  if (!started.place) return result_of_elastic(ready, elastic, started.ending);
+  if (!elastic.leads()) launch::stop_on_signals();
+  launch::Job mine = address;
+  mine.local_rank = *started.place;
+  train::WorkerTask task = task_of(ready, mine);
+  task.membership = member_options(elastic, address);
+  return work(ready, task);
+}
+
+}  // namespace
+
+JobResult run_training(TrainingJob job) {
+  const std::optional<launch::Job> launched = launch::job_from_environment();
+  const int workers = world_size(job, launched);
+  check(job, workers);
+  const Ready ready = make_ready(std::move(job));
+  if (ready.job.elastic.asked()) return work_elastically(ready);
+  if (!launched && workers > 1) return work_with_others(ready);
+  return work_alone(ready, launched.value_or(launch::Job{.launcher = "nobody"}));
+}
+
+void tell_how_to_resume(const std::string& out) {
+  std::fputs(fmt::format("go on with:  lockstep train --resume --out {}\n", out).c_str(), stderr);
+}
+
+void tell_failure(const std::string& out, const std::string& message) {
+  if (!out.empty() && run::record_failure(out, message) == run::Remains::checkpoint)
+    tell_how_to_resume(out);
+}
+
+}  // namespace lockstep::job

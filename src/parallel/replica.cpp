@@ -1,0 +1,148 @@
+#include "parallel/replica.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <utility>
+
+#include "lockstep/error.h"
+#include "parallel/same_model.h"
+
+namespace lockstep::parallel {
+
+using collective::Cargo;
+
+Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& options,
+                 OnGradient on_gradient)
+    : model_(model),
+      world_(std::move(world)),
+      group_(world_.communicator()),
+      options_(options),
+      first_shard_(options_.shards.bounds()[static_cast<size_t>(group_.rank())]),
+      parameters_((require_same_model(model, group_), trained_parameters(model))),
+      buffers_(buffers_of(model), group_),
+      hooks_(parameters_, std::move(on_gradient)) {
+  if (parameters_.size() == 0) throw BadInput("the model has no parameter that is trained");
+  take_hook();
+  make_reducer(last_first(parameters_.size()));
+  if (options_.parameters == ReplicaOptions::Memory::flat)
+    flat_parameters_.emplace(parameters_, reducer_->layout());
+  if (options_.statistics == ReplicaOptions::Statistics::mean_over_shards)
+    statistics_.emplace(model_, options_.shards, group_);
+}
+
+// A hook remembers buckets and what it left out of them: two may not share it.
+void Replica::take_hook() {
+  if (!options_.hook) return;
+  if (options_.compress != Compress::none)
+    throw BadInput("a gradient hook and compression to another type: choose one of them");
+  if (options_.hook->taken_)
+    throw BadInput(
+        "the gradient hook is in another DistributedDataParallel already; give each one of its "
+        "own");
+  options_.hook->taken_ = true;
+  hook_world_.emplace(world_.duplicate());
+}
+
+std::vector<World> Replica::worlds() const {
+  std::vector<World> all = {world_};
+  if (hook_world_) all.push_back(*hook_world_);
+  return all;
+}
+
+void Replica::make_reducer(const std::vector<size_t>& ready) {
+  auto made = std::make_unique<Reducer>(
+      parameters_,
+      ReducerOptions{.ready = ready, .buckets = options_.buckets, .compress = options_.compress},
+      options_.shards, group_);
+  if (options_.hook) made->use_hook(options_.hook, *hook_world_);
+  reducer_ = std::move(made);
+}
+
+void Replica::order_buckets(const std::vector<size_t>& ready) {
+  const std::unique_ptr<Reducer> before = std::move(reducer_);
+  make_reducer(ready);
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    torch::Tensor& gradient = parameters_.tensors[i].mutable_grad();
+    if (!gradient.defined() || gradient.is_sparse()) continue;
+    torch::Tensor view = reducer_->gradient(i);
+    view.copy_(gradient);
+    gradient = view;
+  }
+}
+
+void Replica::begin_pass(int pass) {
+  pass_ = pass;
+  under_way_ = true;
+  if (statistics_) statistics_->begin_pass(pass);
+  reducer_->begin_pass(pass);
+}
+
+void Replica::take(size_t parameter, Gradient then) {
+  reducer_->add(parameter);
+  torch::Tensor& gradient = parameters_.tensors[parameter].mutable_grad();
+  if (then == Gradient::dropped)
+    gradient.reset();
+  else if (gradient.data_ptr() != reducer_->gradient(parameter).data_ptr())
+    gradient = reducer_->gradient(parameter);
+}
+
+std::vector<size_t> Replica::end_pass(ShardStatistics::Shard shard, Reducer::Unreached unreached) {
+  std::vector<size_t> missing = reducer_->end_pass(unreached);
+  if (statistics_) statistics_->end_pass(pass_, shard);
+  return missing;
+}
+
+void Replica::finish(int64_t shards_with_samples) {
+  if (statistics_) statistics_->start();
+  reducer_->finish();
+  if (statistics_) statistics_->finish(shards_with_samples);
+  stragglers_.add(reducer_->seconds_waited());
+  under_way_ = false;
+}
+
+void Replica::roll_back() {
+  if (under_way_ && statistics_) statistics_->roll_back();
+  under_way_ = false;
+}
+
+double Replica::clip_gradient_norm(double largest) {
+  torch::NoGradGuard no_grad;
+  double squares = 0;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    squares += std::pow(
+        at::linalg_vector_norm(current_gradient(i), 2, {}, false, torch::kDouble).item<double>(),
+        2);
+  const double norm = std::sqrt(squares);
+  if (norm > largest) scale_gradients(largest / norm);
+  return norm;
+}
+
+void Replica::scale_gradients(double factor) {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < parameters_.size(); ++i) current_gradient(i).mul_(factor);
+}
+
+// Users may have put a gradient of their own in place of the view.
+torch::Tensor Replica::current_gradient(size_t parameter) const {
+  const torch::Tensor& own = parameters_.tensors[parameter].grad();
+  return own.defined() ? own : gradient(parameter);
+}
+
+void Replica::share_model(int root) {
+  std::vector<StateTensor> all = parameters_of(model_);
+  for (StateTensor& buffer : buffers_of(model_)) all.push_back(std::move(buffer));
+  FlatState(std::move(all), group_).broadcast(root);
+}
+
+void Replica::share_buffers(int root) {
+  if (group_.world_size() > 1) buffers_.broadcast(root, {Cargo::Kind::buffers});
+}
+
+std::span<const float> Replica::flat_gradients() const {
+  return {reinterpret_cast<const float*>(reducer_->memory()),
+          static_cast<size_t>(reducer_->layout().bytes) / sizeof(float)};
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,110 @@
+#include "run/comparison.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "lockstep/error.h"
+#include "recipe/recipe.h"
+#include "run/events.h"
+
+namespace lockstep::run {
+namespace {
+
+// What `start` tells besides the recipe and can change a result.
+constexpr const char* kFacts[] = {"data_sha256", "weights_sha256", "torch",
+                                  "lockstep",    "processor",      "departures"};
+
+// A run as far as it matters here. Steps that were done twice, after a resume, count once: the last
+// time.
+struct Record {
+  Recipe recipe;
+  std::map<std::string, std::string> facts;
+  std::map<int64_t, std::map<std::string, std::string>> digests;
+  std::map<int64_t, double> losses;
+  std::string model_sha256;  ///< empty until the run has ended
+};
+
+Record read_record(const std::filesystem::path& run) {
+  if (!std::filesystem::exists(run / "recipe.toml"))
+    throw BadInput("{}: holds no run (no recipe.toml)", run.string());
+  Record record{.recipe = read_recipe(run / "recipe.toml")};
+  for (const Json& event : read_events(run / "events.jsonl")) {
+    const std::string kind = event.value("event", "");
+    if (kind == "start") {
+      for (const char* fact : kFacts)
+        if (event.contains(fact)) record.facts[fact] = event[fact].get<std::string>();
+    } else if (kind == "digest") {
+      record.digests[event.at("step")] =
+          event.at("tensors").get<std::map<std::string, std::string>>();
+    } else if (kind == "step") {
+      record.losses[event.at("step")] = event.at("loss");
+    } else if (kind == "end") {
+      record.model_sha256 = event.at("model_sha256");
+    }
+  }
+  return record;
+}
+
+std::vector<std::string> causes_of(const Record& a, const Record& b) {
+  std::vector<std::string> causes = differences(b.recipe, a.recipe);
+  for (const char* fact : kFacts) {
+    const auto of = [&](const Record& record) {
+      const auto found = record.facts.find(fact);
+      return found == record.facts.end() ? std::string("not told") : found->second;
+    };
+    if (of(a) != of(b)) causes.push_back(fmt::format("{}: {}, was {}", fact, of(b), of(a)));
+  }
+  return causes;
+}
+
+std::vector<std::string> other_tensors(const std::map<std::string, std::string>& a,
+                                       const std::map<std::string, std::string>& b) {
+  std::vector<std::string> names;
+  for (const auto& [name, digest] : a) {
+    const auto found = b.find(name);
+    if (found == b.end() || found->second != digest) names.push_back(name);
+  }
+  for (const auto& [name, digest] : b)
+    if (!a.contains(name)) names.push_back(name);
+  return names;
+}
+
+void find_parting(const Record& a, const Record& b, Comparison& comparison) {
+  std::optional<int64_t> last_equal;
+  for (const auto& [step, digests] : a.digests) {
+    const auto found = b.digests.find(step);
+    if (found == b.digests.end()) continue;
+    ++comparison.digests_compared;
+    std::vector<std::string> tensors = other_tensors(digests, found->second);
+    if (!tensors.empty()) {
+      comparison.parting = {last_equal, step, std::move(tensors)};
+      return;
+    }
+    last_equal = step;
+  }
+}
+
+std::optional<int64_t> first_other_loss(const Record& a, const Record& b) {
+  for (const auto& [step, loss] : a.losses) {
+    const auto found = b.losses.find(step);
+    if (found != b.losses.end() && found->second != loss) return step;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Comparison compare_runs(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const Story first = read_record(a), second = read_record(b);
+  Comparison comparison;
+  comparison.causes = causes_of(first, second);
+  find_parting(first, second, comparison);
+  comparison.first_other_loss = first_other_loss(first, second);
+  if (!first.model_sha256.empty() && !second.model_sha256.empty())
+    comparison.result = first.model_sha256 == second.model_sha256 ? Comparison::Result::same
+                                                                  : Comparison::Result::other;
+  return comparison;
+}
+
+}  // namespace lockstep::run

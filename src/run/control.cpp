@@ -1,0 +1,52 @@
+#include "run/control.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/error.h"
+
+namespace lockstep::run {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+fs::path control_file(const fs::path& run) {
+  return run / "control.json";
+}
+
+}  // namespace
+
+void write_control(const fs::path& run, const ControlAddress& address) {
+  const std::string text =
+      json{{"host", address.host}, {"port", address.port}, {"key", address.key}}.dump();
+  remove_control(run);
+  const int file = open(control_file(run).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const bool written =
+      file >= 0 && write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (file >= 0) close(file);
+  if (!written)
+    throw BadInput("{}: cannot be written; is the disk full?", control_file(run).string());
+}
+
+void remove_control(const fs::path& run) {
+  std::error_code ignored;
+  fs::remove(control_file(run), ignored);
+}
+
+ControlAddress read_control(const fs::path& run) {
+  std::ifstream file(control_file(run));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  try {
+    const json control = json::parse(text);
+    return {.host = control.at("host"), .port = control.at("port"), .key = control.at("key")};
+  } catch (const json::exception&) {
+    throw BadInput("{}: no elastic run is under way there: start one with lockstep train --elastic",
+                   run.string());
+  }
+}
+
+}  // namespace lockstep::run

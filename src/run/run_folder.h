@@ -1,0 +1,57 @@
+#pragma once
+
+#include <filesystem>
+
+#include "recipe/recipe.h"
+
+namespace lockstep::run {
+
+/// The folder of one run: `recipe.toml` as used, `events.jsonl`, `checkpoints/` and, at the end,
+/// `model.safetensors`. While it is held, no other process can write to it.
+class RunFolder {
+ public:
+  /// A new run. Throws BadInput when the folder holds a run already.
+  static RunFolder create(std::filesystem::path path, const Recipe& recipe);
+
+  /// A run to go on with. Throws BadInput when there is none, or another process is at it.
+  static RunFolder open(std::filesystem::path path);
+
+  /// From here on this is the run's recipe.
+  void keep(const Recipe& recipe) const;
+
+  ~RunFolder();
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Whether the run was begun before.
+  bool goes_on() const { return goes_on_; }
+  std::filesystem::path recipe() const { return path_ / "recipe.toml"; }
+  std::filesystem::path events() const { return path_ / "events.jsonl"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path weights() const { return path_ / "model.safetensors"; }
+
+ private:
+  explicit RunFolder(std::filesystem::path path);
+  void remove_leftovers() const;
+
+  std::filesystem::path path_;
+  int lock_ = -1;
+  bool goes_on_ = false;
+};
+
+/// Makes "runs/fashion-convnet-3", with the first number that is free: no other process gets it
+/// too.
+std::filesystem::path claim_run_folder(const std::filesystem::path& parent,
+                                       const std::string& name);
+
+/// What is left of a run that failed.
+enum class Remains { nothing, checkpoint };
+
+/// Adds a `failure` event to the run in `out`, unless it has ended or was stopped, or another
+/// process is writing it. Says whether there is a checkpoint to resume from; nothing for a run that
+/// has nothing left to do. For whoever is left when workers are gone.
+Remains record_failure(const std::filesystem::path& out, const std::string& message) noexcept;
+
+}  // namespace lockstep::run

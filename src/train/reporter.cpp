@@ -1,0 +1,289 @@
+#include "train/reporter.h"
+
+#include <torch/version.h>
+
+#include <algorithm>
+#include <span>
+#include <thread>
+
+#include "base/digest.h"
+#include "base/fingerprint.h"
+#include "device/processor.h"
+
+namespace lockstep::train {
+namespace {
+
+using run::Json;
+
+// A step event is written at least this often, however rarely the recipe asks for one.
+constexpr double kSecondsBetweenSteps = 1.0;
+
+// Of tables, in numbers; larger ones are left out of the events.
+constexpr size_t kLargestTables = 65'536;
+
+Json to_json(const observe::SpanTimes& times) {
+  Json json = Json::object();
+  for (size_t i = 0; i < observe::kSpanNames.size(); ++i)
+    json[std::string(observe::kSpanNames[i])] = times.seconds[i];
+  return json;
+}
+
+}  // namespace
+
+Reporter::Reporter(const Setup& setup, const objective::Scorecard& training,
+                   const run::RunFolder* folder, run::EventLog& events,
+                   const Circumstances& circumstances)
+    : setup_(setup),
+      recipe_(setup.recipe),
+      training_(training),
+      folder_(folder),
+      events_(events),
+      circumstances_(circumstances),
+      kernels_written_(circumstances.goes_on) {}
+
+void Reporter::start(int64_t parameters) {
+  if (circumstances_.goes_on) return;
+  Json event = {{"event", "start"},
+                {"model", recipe_.model.name},
+                {"data", recipe_.data.name},
+                {"objective", recipe_.objective.name},
+                {"metrics", objective::shown_metrics(setup_.objective->metrics())},
+                {"data_sha256", setup_.data->digest},
+                {"train_samples", setup_.train().size()},
+                {"test_samples", setup_.test().size()},
+                {"batch", recipe_.train.batch},
+                {"steps", setup_.total_steps},
+                {"parameters", parameters},
+                {"seed", recipe_.train.seed},
+                {"threads", recipe_.train.threads},
+                {"workers", setup_.group.world_size()},
+                {"shards", setup_.shards.count()},
+                {"transport", setup_.group.transport().name()},
+                {"out", out()},
+                {"load_seconds", setup_.data->load_seconds},
+                {"torch", TORCH_VERSION},
+                {"lockstep", LOCKSTEP_VERSION},
+                {"processor", processor_name()}};
+  for (const auto& [key, value] : result_values(recipe_)) event["recipe"][key] = value;
+  if (!recipe_.model.weights.empty())
+    event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
+  event.update(circumstances_.workers);
+  events_.write(event);
+  warn_of_circumstances();
+}
+
+void Reporter::warn_of_circumstances() {
+  if (recipe_.optimizer.scale_lr_by_workers)
+    warn(
+        fmt::format("the learning rate is that of one worker times {}: with another number of "
+                    "workers this run ends elsewhere",
+                    setup_.group.world_size()));
+  for (const std::string& warning : circumstances_.warnings) warn(warning);
+  for (const std::string& key : without_effect(recipe_)) warn("without effect: " + key);
+  if (const auto cores = std::thread::hardware_concurrency(); recipe_.train.threads > cores)
+    warn(fmt::format("train.threads is {}, but there are {} cores: slow", recipe_.train.threads,
+                     cores));
+}
+
+void Reporter::warn(const std::string& message) {
+  events_.write({{"event", "warning"}, {"message", message}});
+}
+
+void Reporter::resume(int64_t step, const std::string& checkpoint, int64_t workers_before) {
+  events_.write({{"event", "resume"},
+                 {"step", step},
+                 {"checkpoint", checkpoint},
+                 {"workers", setup_.group.world_size()},
+                 {"workers_before", workers_before}});
+}
+
+void Reporter::go_on(int64_t step) {
+  if (!circumstances_.goes_on) return;
+  Json event = {{"event", "workers"}, {"step", step}, {"workers", setup_.group.world_size()}};
+  event.update(circumstances_.workers);
+  events_.write(event);
+}
+
+// Of parameters and buffers, so that `compare` can tell where two runs part.
+void Reporter::digest(int64_t step) {
+  const int64_t every = recipe_.log.digest_every_steps;
+  if (folder_ == nullptr || every == 0 || step % every != 0) return;
+  const Stopwatch stopwatch;
+  Json tensors = Json::object();
+  const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
+    const std::span bytes(static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes());
+    tensors[name] = fmt::format("{:016x}", fingerprint(bytes));
+  };
+  for (const auto& item : setup_.model->named_parameters()) add(item.key(), item.value());
+  for (const auto& item : setup_.model->named_buffers()) add(item.key(), item.value());
+  events_.write({{"event", "digest"},
+                 {"step", step},
+                 {"seconds", stopwatch.seconds()},
+                 {"tensors", tensors}});
+}
+
+void Reporter::step(const ResumePoint& point, const objective::Totals& totals,
+                    double learning_rate) {
+  if (!kernels_written_) write_kernels();
+  digest(point.step);
+  if (point.step % recipe_.log.every_steps == 0 || since_step_.seconds() > kSecondsBetweenSteps)
+    write_step(point, totals, learning_rate);
+}
+
+// Which served a layer is known once it has been called.
+void Reporter::write_kernels() {
+  kernels_written_ = true;
+  Json layers = Json::object();
+  for (const auto& [layer, served_by] : setup_.model->kernels()) layers[layer] = served_by;
+  if (!layers.empty()) events_.write({{"event", "kernels"}, {"layers", layers}});
+}
+
+void Reporter::write_step(const ResumePoint& point, const objective::Totals& totals,
+                          double learning_rate) {
+  since_step_.restart();
+  const TimeSpent& spent = point.spent;
+  const int64_t samples_left =
+      (setup_.total_steps - point.step) * std::min(recipe_.train.batch, setup_.train().size());
+  Json event = {{"event", "step"},
+                {"step", point.step},
+                {"steps", setup_.total_steps},
+                {"epoch", (point.step - 1) / setup_.steps_per_epoch + 1},
+                {"epochs", (setup_.total_steps - 1) / setup_.steps_per_epoch + 1}};
+  event.update(training_.figures(totals, ""));
+  event.update({{"lr", learning_rate},
+                {"samples_per_second", spent.samples_per_second()},
+                {"seconds_left", static_cast<double>(samples_left) / spent.samples_per_second()},
+                {"bytes_sent", bytes_sent()},
+                {"spans", to_json(spent.spans)}});
+  events_.write(event);
+}
+
+// By what they were for, by this worker, since it began.
+Json Reporter::bytes_sent() const {
+  using collective::Cargo;
+  return {{"gradients", setup_.group.bytes_sent(Cargo::Kind::gradients)},
+          {"buffers", setup_.group.bytes_sent(Cargo::Kind::buffers)},
+          {"other", setup_.group.bytes_sent(Cargo::Kind::other)}};
+}
+
+Json Reporter::bytes_sent_by_all() const {
+  Json sum = bytes_sent();
+  if (setup_.group.world_size() == 1) return sum;
+  const std::vector<std::string> texts = setup_.group.gather_texts(sum.dump());
+  for (auto& [kind, bytes] : sum.items()) {
+    bytes = 0;
+    for (const std::string& text : texts)
+      bytes = bytes.get<int64_t>() + Json::parse(text).at(kind).get<int64_t>();
+  }
+  return sum;
+}
+
+void Reporter::evaluate(int64_t step) {
+  events_.write({{"event", "evaluate"}, {"step", step}});
+}
+
+void Reporter::epoch(const ResumePoint& point, const Evaluation& test) {
+  Json event = {
+      {"event", "epoch"},
+      {"epoch", static_cast<double>(point.step) / static_cast<double>(setup_.steps_per_epoch)},
+      {"step", point.step}};
+  event.update(figures(point, test));
+  events_.write(event);
+  write_tables(point.step, test);
+}
+
+// {"train_loss": ..., "test_loss": ..., ...}
+Json Reporter::figures(const ResumePoint& point, const Evaluation& test) const {
+  Json figures = training_.figures(point.last_epoch, "train_");
+  figures.update(setup_.evaluation.figures(test.totals, "test_"));
+  return figures;
+}
+
+void Reporter::write_tables(int64_t step, const Evaluation& test) {
+  if (test.tables.empty() || folder_ == nullptr) return;
+  if (test.tables.size() <= kLargestTables) {
+    events_.write({{"event", "evaluation"},
+                   {"step", step},
+                   {"tables", setup_.evaluation.table_figures(test.tables)}});
+  } else if (!large_tables_mentioned_) {
+    large_tables_mentioned_ = true;
+    warn(fmt::format("tables of {} numbers are too large for the events, and are left out",
+                     test.tables.size()));
+  }
+}
+
+void Reporter::stragglers(int64_t step, const StragglerReport& report, double seconds) {
+  if (report.ranks.size() < 2) return;
+  Json ranks = Json::array();
+  for (const auto& [steps_late, seconds_caused] : report.ranks)
+    ranks.push_back({{"steps_late", steps_late}, {"seconds_caused", seconds_caused}});
+  events_.write(
+      {{"event", "stragglers"},
+       {"step", step},
+       {"steps", report.steps},
+       {"ranks", ranks},
+       {"message", noticeable_waiting(report, seconds).value_or("nobody waited noticeably")}});
+}
+
+void Reporter::checkpoint(const run::CheckpointWriter::Written& written) {
+  events_.write({{"event", "checkpoint"},
+                 {"step", written.step},
+                 {"path", written.path.string()},
+                 {"seconds", written.seconds}});
+}
+
+Json Reporter::stopped(int64_t step) {
+  Json event = {
+      {"event", "stopped"}, {"step", step}, {"steps", setup_.total_steps}, {"out", out()}};
+  events_.write(event);
+  return event;
+}
+
+Json Reporter::end(const ResumePoint& point, const Evaluation& test, const StragglerReport& report,
+                   double seconds) {
+  const Json bytes_by_kind = bytes_sent_by_all();
+  int64_t bytes = 0;
+  for (const auto& [kind, count] : bytes_by_kind.items()) bytes += count.get<int64_t>();
+  const TimeSpent& spent = point.spent;
+  Json event = {{"event", "end"},
+                {"model_sha256", model_sha256(*setup_.model)},
+                {"steps", setup_.total_steps},
+                {"epochs", static_cast<double>(setup_.total_steps) /
+                               static_cast<double>(setup_.steps_per_epoch)}};
+  event.update(figures(point, test));
+  event.update({{"metrics", objective::shown_metrics(setup_.objective->metrics())},
+                {"samples_per_second", spent.samples_per_second()},
+                {"seconds", spent.total},
+                {"evaluation_seconds", spent.evaluation},
+                {"checkpoint_seconds", spent.checkpoint},
+                {"workers", setup_.group.world_size()},
+                {"shards", setup_.shards.count()},
+                {"bytes_sent", bytes},
+                {"bytes_by_kind", bytes_by_kind},
+                {"spans", to_json(spent.spans)},
+                {"out", out()}});
+  if (const auto waiting = noticeable_waiting(report, seconds)) event["stragglers"] = *waiting;
+  events_.write(event);
+  return event;
+}
+
+std::optional<std::string> noticeable_waiting(const StragglerReport& report, double seconds) {
+  constexpr double kShare = 0.01;
+  const bool noticeable = std::any_of(
+      report.ranks.begin(), report.ranks.end(),
+      [&](const StragglerReport::Rank& rank) { return rank.seconds_caused > kShare * seconds; });
+  if (!noticeable) return std::nullopt;
+  return report.text();
+}
+
+StragglerReport joined(StragglerReport first, const StragglerReport& second) {
+  first.steps += second.steps;
+  first.ranks.resize(std::max(first.ranks.size(), second.ranks.size()));
+  for (size_t rank = 0; rank < second.ranks.size(); ++rank) {
+    first.ranks[rank].steps_late += second.ranks[rank].steps_late;
+    first.ranks[rank].seconds_caused += second.ranks[rank].seconds_caused;
+  }
+  return first;
+}
+
+}  // namespace lockstep::train

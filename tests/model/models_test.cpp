@@ -1,0 +1,155 @@
+#include "model/models.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn/functional/loss.h>
+
+#include <map>
+
+#include "expect_error.h"
+#include "lockstep/error.h"
+#include "some_models.h"
+
+namespace lockstep::model {
+namespace {
+
+int64_t parameter_count(const Model& model) {
+  int64_t count = 0;
+  for (const auto& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+TEST(Model, EveryOneMapsABatchToOneScorePerClass) {
+  for (const std::string& name : models().names()) {
+    const auto model = some_model(name, {3, 32, 32}, 7);
+    EXPECT_EQ(model->forward(torch::rand({2, 3, 32, 32})).only().sizes().vec(),
+              (std::vector<int64_t>{2, 7}))
+        << name;
+  }
+}
+
+// Keras states 34,826 for its convnet; He et al. state 0.27, 0.46, 0.66, 0.85 and 1.7 million.
+TEST(Model, HasThePublishedNumberOfParameters) {
+  EXPECT_EQ(parameter_count(*some_model("convnet", {1, 28, 28})), 34'826);
+  EXPECT_EQ(parameter_count(*some_model("logistic", {1, 28, 28})), 7'850);
+  EXPECT_EQ(parameter_count(*some_model("resnet18")), 11'173'962);
+  EXPECT_EQ(parameter_count(*some_model("resnet20")), 269'722);
+  EXPECT_EQ(parameter_count(*some_model("resnet32")), 464'154);
+  EXPECT_EQ(parameter_count(*some_model("resnet44")), 658'586);
+  EXPECT_EQ(parameter_count(*some_model("resnet56")), 853'018);
+  EXPECT_EQ(parameter_count(*some_model("resnet110")), 1'727'962);
+}
+
+TEST(Model, ResNet18UsesTorchvisionsNames) {
+  const auto parameters = some_model("resnet18")->named_parameters();
+  for (const char* name :
+       {"conv1.weight", "bn1.bias", "layer1.0.conv1.weight", "layer1.1.bn2.weight",
+        "layer2.0.downsample.0.weight", "layer4.0.downsample.1.bias", "fc.bias"})
+    EXPECT_TRUE(parameters.contains(name)) << name;
+  EXPECT_FALSE(parameters.contains("layer1.0.downsample.0.weight"));
+  EXPECT_TRUE(some_model("resnet18")->named_buffers().contains("layer2.0.bn1.running_mean"));
+}
+
+TEST(Model, DenseOnesTakeSamplesOfAnyRank) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{5}, {4, 6}, {2, 3, 8, 8}}) {
+    std::vector<int64_t> batch = shape;
+    batch.insert(batch.begin(), 3);
+    EXPECT_EQ(some_model("mlp", shape)->forward(torch::rand(batch)).only().size(0), 3);
+    EXPECT_EQ(some_model("logistic", shape)->forward(torch::rand(batch)).only().size(1), 10);
+  }
+}
+
+TEST(Model, InitialWeightsFollowFromTheSeedAlone) {
+  const auto weights = [](uint64_t seed) {
+    return make_model(model_options("resnet20", {3, 32, 32}), seed)
+        ->named_parameters()["layer2.0.conv1.weight"];
+  };
+  const auto first = weights(1);
+  torch::rand({100});
+  EXPECT_TRUE(first.equal(weights(1)));
+  EXPECT_FALSE(first.equal(weights(2)));
+}
+
+struct ScoresAndGradients {
+  torch::Tensor scores;
+  torch::OrderedDict<std::string, torch::Tensor> parameters;
+};
+
+ScoresAndGradients run_once(nn::Kernels kernels, torch::Dtype type, const std::string& name) {
+  const auto model = some_model(name, {3, 32, 32}, 10, kernels);
+  model->to(type);
+  torch::manual_seed(1);
+  const torch::Tensor scores = model->forward(torch::randn({8, 3, 32, 32}).to(type)).only();
+  torch::cross_entropy_loss(scores, torch::arange(8)).backward();
+  return {scores.detach().to(torch::kFloat64), model->named_parameters()};
+}
+
+// Single layers' gradients agree to 1e-4 (tests/nn). A whole network's do only until a ReLU that is
+// nearly zero falls to the other side, which noise of 1e-5 in LibTorch's own input does as well.
+TEST(Model, FusedKernelsGiveLibTorchsScoresAndGradients) {
+  for (const std::string name : {"resnet20", "resnet18"}) {
+    const ScoresAndGradients exact = run_once(nn::Kernels::torch, torch::kFloat64, name);
+    const ScoresAndGradients ours = run_once(nn::Kernels::fused, torch::kFloat32, name);
+    const auto error = [](const torch::Tensor& a, const torch::Tensor& b) {
+      return ((a.to(torch::kFloat64) - b).norm() / b.norm()).item<double>();
+    };
+    EXPECT_LT(error(ours.scores, exact.scores), 1e-4) << name;
+    for (const auto& item : ours.parameters)
+      EXPECT_LT(error(item.value().grad(), exact.parameters[item.key()].grad()), 0.05)
+          << name << ' ' << item.key();
+  }
+}
+
+TEST(Model, TellsWhoServedItsConvolutions) {
+  const auto served = [](nn::Kernels kernels) {
+    const auto model = some_model("resnet20", {3, 32, 32}, 10, kernels);
+    model->forward(torch::rand({2, 3, 32, 32}));
+    std::map<std::string, std::string> by_layer;
+    for (const Model::LayerKernel& layer : model->kernels())
+      by_layer[layer.layer] = layer.served_by;
+    return by_layer;
+  };
+  auto ours = served(nn::Kernels::fused);
+  EXPECT_EQ(ours.size(), 19);
+  EXPECT_EQ(ours["conv1"], "direct");
+  EXPECT_EQ(ours["layer1.0.conv1"], "winograd");
+  EXPECT_EQ(ours["layer2.0.conv1"], "direct");
+  for (const auto& [layer, by] : served(nn::Kernels::torch)) EXPECT_EQ(by, "torch") << layer;
+}
+
+TEST(Model, ZeroGammaMakesEveryBlockBeginAsTheIdentity) {
+  ModelOptions options = model_options("resnet20", {3, 32, 32});
+  options.options = Options({{"zero_gamma", "true"}});
+  const auto model = make_model(options, 1);
+  int zeros = 0;
+  for (const auto& item : model->named_parameters())
+    if (item.key().ends_with("bn2.weight")) {
+      EXPECT_EQ(item.value().abs().max().item<float>(), 0) << item.key();
+      ++zeros;
+    }
+  EXPECT_EQ(zeros, 9);
+}
+
+TEST(Model, RefusesAnUnknownNameAndSuggestsOne) {
+  const std::string message = message_of<BadInput>([] { some_model("resnet200"); });
+  EXPECT_NE(message.find("did you mean 'resnet20'"), std::string::npos) << message;
+}
+
+TEST(Model, RefusesOptionsThatItDoesNotKnow) {
+  ModelOptions options = model_options("resnet20", {3, 32, 32});
+  options.options = Options({{"zero_gama", "true"}});
+  expect_bad_input([&] { make_model(options, 1); }, {"resnet20", "zero_gama", "zero_gamma"});
+}
+
+TEST(Model, RefusesSamplesThatAreNoImages) {
+  EXPECT_NE(message_of<BadInput>([] {
+              some_model("convnet", {30, 4});
+            }).find("30 x 4"),
+            std::string::npos);
+  EXPECT_NE(message_of<BadInput>([] {
+              some_model("convnet", {28, 28, 1});
+            }).find("channels_last"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::model
