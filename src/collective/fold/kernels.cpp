@@ -55,10 +55,13 @@ struct Min {
   template <typename T>
   [[gnu::always_inline]] static T of(T a, T b) {
     const T less = (a < b) | (a != a) ? a : b;
-    if constexpr (std::is_integral_v<T>) return less;
-    // Equal numbers have equal bits, but for zeros: one with a sign is the smaller.
-    const T equal = std::bit_cast<T>(std::bit_cast<BitsOf<T>>(a) | std::bit_cast<BitsOf<T>>(b));
-    return a == b ? equal : less;
+    if constexpr (std::is_integral_v<T>) {
+      return less;
+    } else {
+      // Equal numbers have equal bits, but for zeros: one with a sign is the smaller.
+      const T equal = std::bit_cast<T>(std::bit_cast<BitsOf<T>>(a) | std::bit_cast<BitsOf<T>>(b));
+      return a == b ? equal : less;
+    }
   }
 };
 
@@ -66,9 +69,12 @@ struct Max {
   template <typename T>
   [[gnu::always_inline]] static T of(T a, T b) {
     const T more = (a > b) | (a != a) ? a : b;
-    if constexpr (std::is_integral_v<T>) return more;
-    const T equal = std::bit_cast<T>(std::bit_cast<BitsOf<T>>(a) & std::bit_cast<BitsOf<T>>(b));
-    return a == b ? equal : more;
+    if constexpr (std::is_integral_v<T>) {
+      return more;
+    } else {
+      const T equal = std::bit_cast<T>(std::bit_cast<BitsOf<T>>(a) & std::bit_cast<BitsOf<T>>(b));
+      return a == b ? equal : more;
+    }
   }
 };
 
