@@ -76,7 +76,7 @@ TEST(Bench, MeasuresEveryCollectiveTypeAndOperation) {
       EXPECT_EQ(row.at("op"), name);
       EXPECT_EQ(row.at("wrong"), 0) << row;
     }
-  for (const std::string type : {"f64", "f16", "bf16", "i32", "i64"})
+  for (const std::string type : {"f64", "f16", "bf16", "i32", "i64", "u8"})
     for (const json& row : rows({"--type", type, "--redop", "max", "-e", "1K"})) {
       EXPECT_EQ(row.at("type"), type);
       EXPECT_EQ(row.at("redop"), "max");
