@@ -66,11 +66,11 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
 }
 
 Communicator::~Communicator() {
-  if (lane_.busy()) transport_->abort("its communicator was closed with collectives under way");
+  if (queue_.busy()) transport_->abort("its communicator was closed with collectives under way");
 }
 
 void Communicator::choose(std::function<Algorithm(int64_t)> choice) {
-  lane_.run([&] { options_.choose = std::move(choice); });
+  queue_.run([&] { options_.choose = std::move(choice); });
 }
 
 int64_t Communicator::bytes_sent() const {
@@ -92,7 +92,7 @@ void Communicator::tell_stall(const std::vector<int>& late) const {
 
 void Communicator::abort(const std::string& why) noexcept {
   {
-    const std::lock_guard lock(gave_up_mutex_);
+    const MutexLock lock(gave_up_mutex_);
     try {
       if (!gave_up_) gave_up_ = why;
     } catch (const std::bad_alloc&) {
@@ -103,7 +103,7 @@ void Communicator::abort(const std::string& why) noexcept {
 }
 
 void Communicator::check() {
-  const std::lock_guard lock(gave_up_mutex_);
+  const MutexLock lock(gave_up_mutex_);
   if (gave_up_) throw Error(fmt::format("rank {} gave up before: {}", rank(), *gave_up_));
 }
 
@@ -136,22 +136,22 @@ void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
 }
 
 void Communicator::all_reduce(Buffer bucket, Operation operation, Cargo cargo) {
-  lane_.run([&] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
+  queue_.run([&] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
 }
 
 Pending Communicator::all_reduce_async(Buffer bucket, Operation operation, Cargo cargo) {
-  return lane_.start([=, this] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
+  return queue_.start([=, this] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
 }
 
 void Communicator::all_reduce(std::span<const Buffer> terms, const Shards& shards,
                               Operation operation, Cargo cargo) {
-  lane_.run([&] { all_reduce_now(terms, shards, operation, cargo); });
+  queue_.run([&] { all_reduce_now(terms, shards, operation, cargo); });
 }
 
 Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shards& shards,
                                        Operation operation, Cargo cargo,
                                        std::shared_ptr<const void> owner) {
-  return lane_.start([this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
+  return queue_.start([this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
                       operation, cargo,
                       held = std::move(owner)] { all_reduce_now(kept, shards, operation, cargo); });
 }
@@ -272,7 +272,7 @@ void Communicator::run(Call call, Buffer buffer, Cargo cargo) {
   call.type = buffer.type;
   call.count = buffer.count;
   call.shards = world_size();
-  lane_.run([&] {
+  queue_.run([&] {
     const bool between_two = call.collective == Collective::send_receive;
     const int other = call.root == rank() ? call.peer : call.root;
     if (between_two && (other < 0 || other >= world_size() || other == rank()))

@@ -7,18 +7,18 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/element.h"
+#include "base/thread_annotations.h"
 #include "collective/call.h"
 #include "collective/cargo.h"
-#include "collective/lane.h"
 #include "collective/plan/request.h"
 #include "collective/program.h"
+#include "collective/serial_queue.h"
 #include "collective/shared_direct.h"
 #include "transport/transport.h"
 
@@ -104,11 +104,11 @@ class Communicator {
 
   /// Makes everyone's collectives throw PeerLost with this reason, and this rank's an Error with
   /// the first one given. From any thread.
-  void abort(const std::string& why) noexcept;
+  void abort(const std::string& why) noexcept EXCLUDES(gave_up_mutex_);
 
   /// Throws Error once this rank has given up: for who computes long between collectives. From any
   /// thread.
-  void check();
+  void check() EXCLUDES(gave_up_mutex_);
 
  private:
   void run(Call call, Buffer buffer, Cargo cargo = {});
@@ -136,11 +136,10 @@ class Communicator {
   using BytesByKind = std::array<std::atomic<int64_t>, 3>;
   std::shared_ptr<BytesByKind> sent_ = std::make_shared<BytesByKind>();  ///< with groups split off
 
-  std::mutex gave_up_mutex_;
-  // Guarded by gave_up_mutex_.
-  std::optional<std::string> gave_up_;  ///< why
+  Mutex gave_up_mutex_;
+  std::optional<std::string> gave_up_ GUARDED_BY(gave_up_mutex_);  ///< why
 
-  // Of whoever is in the lane.
+  // Used only by the action that runs in queue_.
   uint64_t sequence_ = 0;
   Call call_;  ///< under way
   Cargo cargo_;
@@ -152,7 +151,7 @@ class Communicator {
   transport::Memory scratch_;
   std::exception_ptr broken_;
 
-  Lane lane_;  // last, so that it ends first
+  SerialQueue queue_;  // last, so that it is destroyed first
 };
 
 }  // namespace lockstep::collective
