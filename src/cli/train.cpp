@@ -209,7 +209,7 @@ void check_order_of_addition(const TrainFlags& flags, int workers,
                              std::vector<std::string>& departures) {
   if (flags.algorithm == "auto" || workers == 1) return;
   const auto algorithm = collective::parse_algorithm(flags.algorithm);
-  if (algorithm != collective::Algorithm::engine && is_canonical(algorithm)) return;
+  if (algorithm.is_canonical()) return;
   if (!flags.force || flags.elastic.asked())
     throw BadInput(
         "--algorithm {}: the order in which it adds depends on the number of workers, and so would "
@@ -298,8 +298,8 @@ Command add_train(CLI::App& parent) {
                   fmt::format("{} or auto (default)", fmt::join(launch::transport_names(), ", ")))
       ->type_name("NAME");
   app->add_option("--algorithm", flags->algorithm,
-                  fmt::format("of all_reduce: {}, engine or auto (default)",
-                              fmt::join(collective::algorithm_names(), ", ")))
+                  fmt::format("of all_reduce: {} or auto (default)",
+                              fmt::join(collective::algorithms().names(), ", ")))
       ->type_name("NAME");
   app->add_option(
          "--out", flags->out,

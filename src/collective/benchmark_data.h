@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "collective/communicator.h"
-#include "collective/plan/request.h"
+#include "collective/plan/collectives.h"
 
 namespace lockstep::collective {
 

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "collective/fold/half.h"
-#include "collective/plan/order.h"
+#include "collective/plan/shards.h"
 #include "expect_error.h"
 
 namespace lockstep::collective {
@@ -348,14 +348,14 @@ TEST(FoldTree, WritesElsewhereAndLeavesTermsAlone) {
   }
 }
 
-TEST(FoldTree, RefusesWidthsThatAreNoNodes) {
+TEST(FoldTree, RefusesWidthsThatAreNotNodes) {
   std::vector<Bytes> vectors = random_vectors(Type::f32, 2, 16);
   const auto fold = [&](const std::vector<int64_t>& widths) {
     fold_in_place(vectors, widths, Type::f32, Operation::sum, 1, Instructions::best);
   };
   EXPECT_NE(message_of<Error>([&] {
               fold({1, 3});
-            }).find("no nodes of the tree"),
+            }).find("not nodes of the tree"),
             std::string::npos);
   EXPECT_NE(message_of<Error>([&] {
               fold({1, 1, 1});
