@@ -58,13 +58,14 @@ struct Task {
 std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective collective) {
   if (collective != Collective::all_reduce) {
     if (flags.algorithm != "auto")
-      throw BadInput("--algorithm {}: only all_reduce has several; {} has one", flags.algorithm,
-                     flags.operation);
+      throw BadInput("--algorithm {}: only all_reduce has several algorithms; {} has one",
+                     flags.algorithm, flags.operation);
     return {"auto"};
   }
   if (flags.algorithm == "all") {
-    std::vector<std::string> all = collective::algorithm_names();
-    if (flags.transport == "mpi") all.emplace_back("engine");
+    std::vector<std::string> all;
+    for (const auto& row : collective::algorithms())
+      if (!Algorithm(*row).is_engine() || flags.transport == "mpi") all.push_back(row->name);
     return all;
   }
   std::vector<std::string> names;
@@ -108,9 +109,9 @@ void print_head(const BenchFlags& flags, const Communicator& group) {
       "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>10}\n"
       "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>10}\n",
       flags.operation, flags.type, group.world_size(), flags.transport,
-      flags.fresh ? ", buckets written anew each time" : "", "size", "count", "type", "redop",
-      "algorithm", "time", "algbw", "busbw", "limit", "of the", "#wrong", "predicted", "(B)",
-      "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "limit", "", "(us)");
+      flags.fresh ? ", buckets written before each collective" : "", "size", "count", "type",
+      "redop", "algorithm", "time", "algbw", "busbw", "limit", "of the", "#wrong", "predicted",
+      "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "limit", "", "(us)");
 }
 
 void print_row(const BenchFlags& flags, const Task& task, const std::string& algorithm,
@@ -140,7 +141,7 @@ void print_row(const BenchFlags& flags, const Task& task, const std::string& alg
   std::fflush(stdout);
 }
 
-// What messages take between these workers; nothing where they do without messages.
+// The network between these workers; nothing where they exchange no messages.
 std::optional<sim::Network> measure_network(Communicator& group, const BenchFlags& flags) {
   if (group.transport().shared_board() != nullptr || group.world_size() == 1) return std::nullopt;
   const sim::Network network = sim::calibrate(group);
@@ -152,12 +153,12 @@ std::optional<sim::Network> measure_network(Communicator& group, const BenchFlag
 std::optional<double> predict(const std::optional<sim::Network>& network, const Task& task,
                               Algorithm algorithm, int world, int64_t bytes) {
   const bool possible =
-      network && task.collective == Collective::all_reduce && algorithm != Algorithm::engine;
+      network && task.collective == Collective::all_reduce && !algorithm.is_engine();
   if (!possible) return std::nullopt;
   return simulate(collective::all_reduce(algorithm, world, bytes), 1, *network).seconds;
 }
 
-// Workers that measure different things would wait for each other in vain.
+// Workers that measure different things would wait for each other for ever.
 Facts facts_of(const BenchFlags& flags) {
   return {{"the operation", flags.operation},
           {"-b", flags.first},
@@ -177,8 +178,9 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
                                            .silence_seconds = flags.silence,
                                            .facts = facts_of(flags)}));
   const auto network = measure_network(group, flags);
-  const auto chosen = network ? sim::cheapest_on(*network, group.world_size())
-                              : [](int64_t) { return Algorithm::direct; };
+  const auto usual = [&](int64_t bytes) { return usual_algorithm(bytes, group.transport()); };
+  const auto chosen = network ? sim::cheapest_on(*network, group.world_size()) : usual;
+  const Algorithm between_measurements = collective::parse_algorithm("butterfly");
   const bool speaks = group.rank() == 0;
   if (speaks && !flags.json) print_head(flags, group);
   int64_t wrong = 0;
@@ -187,8 +189,8 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
     for (const std::string& name : task.algorithms) {
       const Algorithm algorithm =
           name == "auto" ? chosen(bytes) : collective::parse_algorithm(name);
-      // What coordinates the measurement should not itself be what is measured.
-      group.choose([=](int64_t size) { return size == bytes ? algorithm : Algorithm::butterfly; });
+      // The all-reduces that coordinate the measurement do not use the algorithm that is measured.
+      group.choose([=](int64_t size) { return size == bytes ? algorithm : between_measurements; });
       const BenchmarkResult result = measure(group, {.collective = task.collective,
                                                      .type = parse_type(flags.type),
                                                      .operation = parse_operation(flags.redop),
@@ -197,7 +199,7 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
                                                      .fresh = flags.fresh,
                                                      .check_every_batch = flags.check});
       const std::string shown =
-          name == "auto" && task.collective == Collective::all_reduce ? name_of(algorithm) : name;
+          name == "auto" && task.collective == Collective::all_reduce ? algorithm.name() : name;
       if (speaks)
         print_row(flags, task, shown, bytes, group.world_size(), result,
                   predict(network, task, algorithm, group.world_size(), bytes));
@@ -211,7 +213,7 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
   return 0;
 }
 
-// What is measured where nobody says: what the launcher suggests.
+// The default depends on the launcher.
 std::string transport_of(const BenchFlags& flags, const std::optional<launch::Job>& job) {
   if (flags.transport != "auto") {
     launch::check_transport(flags.transport);
@@ -253,8 +255,10 @@ Command add_bench(CLI::App& parent) {
   app->add_option("-e,--end", flags->last, "largest size (default 64MiB)")->type_name("SIZE");
   app->add_option("-f,--factor", flags->factor, "from one size to the next (default 4)")
       ->type_name("F");
-  app->add_option("--algorithm", flags->algorithm,
-                  "of all_reduce: auto (default), all, engine (of mpi), or names with commas")
+  app->add_option(
+         "--algorithm", flags->algorithm,
+         fmt::format("of all_reduce: auto (default), all, or names separated by commas: {}",
+                     fmt::join(collective::algorithms().names(), ", ")))
       ->type_name("NAMES");
   app->add_option("--transport", flags->transport,
                   fmt::format("{} (default: shm; under mpirun mpi)",
@@ -266,24 +270,27 @@ Command add_bench(CLI::App& parent) {
   app->add_option("--redop", flags->redop,
                   fmt::format("{} (default sum)", fmt::join(operation_names(), ", ")))
       ->type_name("OP");
-  app->add_option("--batches", flags->batches, "the best of so many counts (default 10)")
+  app->add_option("--batches", flags->batches,
+                  "measure so many batches and report the best one (default 10)")
       ->type_name("K");
   app->add_option("--streams", flags->streams, "TCP connections between two workers (default 1)")
       ->type_name("K");
   app->add_option("--silence", flags->silence,
-                  "seconds until a worker that says nothing is lost (default 10)")
+                  "a worker that sends no heartbeat for so many seconds is lost (default 10)")
       ->type_name("S");
-  app->add_flag("--fresh", flags->fresh, "write buckets anew before each, as training does");
+  app->add_flag("--fresh", flags->fresh,
+                "write all buckets before each collective, as training does");
   app->add_flag("--check", flags->check, "check results after every batch, not only once");
-  app->add_flag("--verbose", flags->verbose, "say what auto measured");
-  app->add_flag("--json", flags->json, "one JSON object a line");
+  app->add_flag("--verbose", flags->verbose, "print what auto measured");
+  app->add_flag("--json", flags->json, "print one JSON object a line");
   app->footer(
-      "size, count, type, redop, time, algbw (bytes / time), busbw and #wrong are those of\n"
-      "nccl-tests. The limit is what the workers reach, all at once,\n"
-      "when each reads and writes as many bytes as a bucket has; more than 100 % of it means that\n"
-      "buckets stayed in caches (see --fresh). predicted is the simulator's time, on a network\n"
-      "measured at the start. Sizes are in powers of two: 1M is 1,048,576 bytes.\n"
-      "Under torchrun's variables, mpirun or srun the job's workers are used, none are started.\n"
+      "The columns size, count, type, redop, time, algbw (bytes / time), busbw and #wrong are "
+      "those\n"
+      "of nccl-tests. The limit is the speed at which all workers at once read and write as many\n"
+      "bytes as a bucket has; more than 100 % of it means that buckets stayed in caches (see\n"
+      "--fresh). The predicted time is the simulator's, for the network as measured at the start.\n"
+      "Sizes are powers of two: 1M is 1,048,576 bytes.\n"
+      "Under torchrun, mpirun or srun, bench uses the job's workers and starts none.\n"
       "Examples:\n"
       "  RANK=0 WORLD_SIZE=2 MASTER_ADDR=node1 LOCKSTEP_JOB_KEY=... lockstep bench all_reduce\n"
       "  lockstep bench all_reduce -n 2 -b 1K -e 64M --algorithm all\n"

@@ -12,7 +12,7 @@
 #include "base/nearest.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "collective/plan/sketch.h"
+#include "collective/plan/all_reduce.h"
 #include "lockstep/error.h"
 #include "sim/simulate.h"
 
@@ -60,17 +60,15 @@ double busiest(const Timing& timing) {
   return *std::max_element(timing.link_busy.begin(), timing.link_busy.end()) / timing.seconds;
 }
 
-void print_row(const std::string& name, const Timing& timing) {
-  fmt::print("{:<17} {:>6} {:>11} {:>12} {:>11} {:>5.0f} %   {}\n", name, timing.rounds,
+void print_row(Algorithm algorithm, const Timing& timing) {
+  fmt::print("{:<17} {:>6} {:>11} {:>12} {:>11} {:>5.0f} %   {}\n", algorithm.name(), timing.rounds,
              format_count(timing.messages), format_bytes(timing.bytes_most),
-             readable_time(timing.seconds), 100 * busiest(timing),
-             collective::formula(collective::parse_algorithm(name)));
+             readable_time(timing.seconds), 100 * busiest(timing), algorithm->cost);
 }
 
-void print_json(const std::string& name, const Timing& timing, const ExplainFlags& flags) {
-  const Algorithm algorithm = collective::parse_algorithm(name);
+void print_json(Algorithm algorithm, const Timing& timing, const ExplainFlags& flags) {
   const nlohmann::ordered_json row = {{"op", flags.operation},
-                                      {"algorithm", name},
+                                      {"algorithm", algorithm.name()},
                                       {"workers", flags.world},
                                       {"bytes", parse_bytes(flags.bytes)},
                                       {"topology", flags.topology},
@@ -80,14 +78,14 @@ void print_json(const std::string& name, const Timing& timing, const ExplainFlag
                                       {"bytes_sent", timing.bytes_total},
                                       {"time_us", timing.seconds * 1e6},
                                       {"busiest_link", busiest(timing)},
-                                      {"formula", collective::formula(algorithm)},
-                                      {"canonical", collective::is_canonical(algorithm)}};
+                                      {"formula", algorithm->cost},
+                                      {"canonical", algorithm.is_canonical()}};
   fmt::print("{}\n", row.dump());
 }
 
-Plan plan_of(const std::string& name, const ExplainFlags& flags) {
+Plan plan_of(Algorithm algorithm, const ExplainFlags& flags) {
   const int64_t count = parse_bytes(flags.bytes) / kElementBytes;
-  return collective::all_reduce(collective::parse_algorithm(name), flags.world, count);
+  return collective::all_reduce(algorithm, flags.world, count);
 }
 
 Network network_of(const ExplainFlags& flags) {
@@ -123,7 +121,8 @@ void check_network(const ExplainFlags& flags) {
     check_between("--reduce-speed", *flags.reduce_gigabytes, kLeastSpeed, kMostSpeed, "GB/s");
   const bool hosts = sim::parse_topology(flags.topology) == Topology::two_level;
   if (hosts && !flags.workers_per_host)
-    throw BadInput("--topology two_level: say how many workers a host has, --workers-per-host");
+    throw BadInput(
+        "--topology two_level: give the number of workers of a host, --workers-per-host");
   if (!hosts && flags.workers_per_host)
     throw BadInput("--workers-per-host {}: a {} has no hosts; expected --topology two_level",
                    *flags.workers_per_host, flags.topology);
@@ -142,10 +141,11 @@ void check(const ExplainFlags& flags) {
   if (parse_bytes(flags.bytes) > kMostBytes)
     throw BadInput("--bytes {}: expected at most {}", flags.bytes, format_bytes(kMostBytes));
   check_network(flags);
-  if (flags.algorithm && collective::parse_algorithm(*flags.algorithm) == Algorithm::engine)
-    throw BadInput("--algorithm engine: MPI's own all-reduce has no plan to explain");
+  if (flags.algorithm && collective::parse_algorithm(*flags.algorithm).is_engine())
+    throw BadInput("--algorithm {}: an MPI's own all-reduce has no plan to explain",
+                   *flags.algorithm);
   if (flags.svg && !flags.algorithm)
-    throw BadInput("--svg {}: say what to draw with --algorithm", *flags.svg);
+    throw BadInput("--svg {}: choose what to draw with --algorithm", *flags.svg);
   if (flags.svg && flags.world > kMostDrawn)
     throw BadInput("--svg {}: -n {}: expected at most {} workers in a picture", *flags.svg,
                    flags.world, kMostDrawn);
@@ -171,12 +171,15 @@ std::string describe(const ExplainFlags& flags) {
   return text;
 }
 
-void show_rounds(const std::string& name, int64_t messages, const ExplainFlags& flags) {
-  const Plan plan = plan_of(name, flags);
-  fmt::print("\n{}", sketch_rounds(plan));
+void show_rounds(Algorithm algorithm, int64_t messages, const ExplainFlags& flags) {
+  const Plan plan = plan_of(algorithm, flags);
+  fmt::print("\n{}: {}; {} rounds, {}\n\n{}", algorithm.name(), algorithm->about, algorithm->rounds,
+             algorithm.is_canonical() ? "adds in canonical order" : "adds in an order of its own",
+             sketch_rounds(plan));
   if (flags.svg) {
-    write_file_atomically(*flags.svg,
-                          draw_rounds(plan, fmt::format("{} on {} workers", name, flags.world)));
+    write_file_atomically(
+        *flags.svg,
+        draw_rounds(plan, fmt::format("{} on {} workers", algorithm.name(), flags.world)));
     fmt::print("\nits rounds are drawn in {}\n", *flags.svg);
   } else if (messages <= kMostListed) {
     fmt::print("\n{}", list_rounds(plan));
@@ -189,21 +192,28 @@ void show_rounds(const std::string& name, int64_t messages, const ExplainFlags& 
 int explain(const ExplainFlags& flags) {
   check(flags);
   const Network network = network_of(flags);
-  const auto names =
-      flags.algorithm ? std::vector{*flags.algorithm} : collective::algorithm_names();
+  const auto shown = flags.algorithm ? std::vector{collective::parse_algorithm(*flags.algorithm)}
+                                     : collective::planned_algorithms();
   if (!flags.json)
     fmt::print("{}\n\n{:<17} {:>6} {:>11} {:>12} {:>11} {:>7}   {}\n", describe(flags), "algorithm",
                "rounds", "messages", "most by one", "time", "busiest",
                "formula on a plain switch, powers of two");
-  for (const std::string& name : names) {
-    const Timing timing = simulate(plan_of(name, flags), kElementBytes, network);
+  for (const Algorithm algorithm : shown) {
+    const Timing timing = simulate(plan_of(algorithm, flags), kElementBytes, network);
     if (flags.json)
-      print_json(name, timing, flags);
+      print_json(algorithm, timing, flags);
     else
-      print_row(name, timing);
-    if (flags.algorithm && !flags.json) show_rounds(name, timing.messages, flags);
+      print_row(algorithm, timing);
+    if (flags.algorithm && !flags.json) show_rounds(algorithm, timing.messages, flags);
   }
   return 0;
+}
+
+std::string planned_names() {
+  std::vector<std::string> names;
+  for (const Algorithm algorithm : collective::planned_algorithms())
+    names.push_back(algorithm.name());
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 void add_network_flags(CLI::App& app, ExplainFlags& flags) {
@@ -213,7 +223,8 @@ void add_network_flags(CLI::App& app, ExplainFlags& flags) {
       ->type_name("GBIT");
   app.add_option("--topology", flags.topology, "switch (default), ring or two_level")
       ->type_name("NAME");
-  app.add_option("--workers-per-host", flags.workers_per_host, "who share a host's link: two_level")
+  app.add_option("--workers-per-host", flags.workers_per_host,
+                 "workers that share a host's link, with --topology two_level")
       ->type_name("N");
   app.add_option("--host-latency", flags.host_latency_us,
                  "inside a host, in microseconds (default 1)")
@@ -224,9 +235,10 @@ void add_network_flags(CLI::App& app, ExplainFlags& flags) {
                  "processor time of a message at each end, in microseconds (default 0)")
       ->type_name("US");
   app.add_option("--reduce-speed", flags.reduce_gigabytes,
-                 "of adding, in GB/s (default: takes no time)")
+                 "speed of adding, in GB/s (default: adding takes no time)")
       ->type_name("GB");
-  app.add_option("--eager", flags.eager, "messages up to this size do not wait for their receiver")
+  app.add_option("--eager", flags.eager,
+                 "messages up to this size do not wait for their receiver (default 0)")
       ->type_name("SIZE");
   app.add_flag("--half-duplex", flags.half_duplex, "links carry one direction at a time");
 }
@@ -237,18 +249,18 @@ Command add_explain(CLI::App& parent) {
   auto flags = std::make_shared<ExplainFlags>();
   CLI::App* app = parent.add_subcommand("explain", "Show how a collective works and what it costs");
   app->add_option("OPERATION", flags->operation, "all_reduce")->required()->type_name("");
-  app->add_option("-n,--workers", flags->world, "how many take part (default 4)")->type_name("N");
+  app->add_option("-n,--workers", flags->world, "number of workers (default 4)")->type_name("N");
   app->add_option("--bytes", flags->bytes, "size of the bucket (default 25MiB)")->type_name("SIZE");
   add_network_flags(*app, *flags);
-  app->add_option("--algorithm", flags->algorithm, "one of them, with its rounds")
+  app->add_option("--algorithm", flags->algorithm,
+                  fmt::format("show the rounds of one algorithm: {}", planned_names()))
       ->type_name("NAME");
   app->add_option("--svg", flags->svg, "draw the rounds into this file")->type_name("FILE");
-  app->add_flag("--json", flags->json, "one JSON object a line");
+  app->add_flag("--json", flags->json, "print one JSON object a line");
   app->footer(
-      "Times are of a simulated network; docs/algorithms.md says what it models. 'most by one' "
-      "are\n"
-      "the bytes that the worker with most to send sends; 'busiest' is the share of the time that\n"
-      "the busiest link carries something.\n"
+      "Times are of a simulated network; docs/algorithms.md describes the model. 'most by one' is\n"
+      "the number of bytes sent by the worker that sends most; 'busiest' is the share of the time\n"
+      "in which the busiest link is in use.\n"
       "Examples:\n"
       "  lockstep explain all_reduce -n 8\n"
       "  lockstep explain all_reduce -n 4 --bytes 4KiB --latency 20 --bandwidth 10\n"

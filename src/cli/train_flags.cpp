@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/placement_flags.h"
+#include "collective/plan/all_reduce.h"
 
 namespace lockstep::cli {
 namespace {
@@ -42,7 +43,7 @@ void add_transport_flags(CLI::App& app, TrainFlags& flags) {
       ->type_name("NAME");
   app.add_option("--algorithm", flags.algorithm,
                  fmt::format("of all_reduce: {} or auto (default)",
-                             fmt::join(launch::algorithm_names(), ", ")))
+                             fmt::join(collective::algorithms().names(), ", ")))
       ->type_name("NAME");
   app.add_option("--silence", flags.silence,
                  fmt::format("until a worker that says nothing is lost (default {:g})",

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "collective/communicator.h"
-#include "collective/plan/request.h"
+#include "collective/plan/collectives.h"
 
 namespace lockstep::collective {
 
@@ -14,26 +14,26 @@ struct Benchmark {
   Operation operation = Operation::sum;
   int64_t bytes = 0;
   int batches = 10;
-  /// Whether every rank writes its whole bucket anew before each collective, as training does; the
-  /// time of writing is taken off.
+  /// Whether every rank writes its whole bucket before each collective, as training does; the time
+  /// of writing is subtracted.
   bool fresh = false;
   bool check_every_batch = false;
 };
 
 struct BenchmarkResult {
-  double seconds = 0;        ///< of the best batch's average, on the slowest rank
-  double limit_seconds = 0;  ///< in which all ranks read and write as many bytes, all at once
-  int64_t wrong = 0;         ///< elements, of all ranks
+  double seconds = 0;        ///< of one collective: the average of the best batch, slowest rank
+  double limit_seconds = 0;  ///< in which all ranks at once read and write as many bytes
+  int64_t wrong = 0;         ///< elements of all ranks that are not as expected
 };
 
-/// Calls a collective by its name, with rank 0 as root; a message goes from rank 0 to rank 1.
+/// Calls a collective with rank 0 as root; send_receive is from rank 0 to rank 1.
 void call(Communicator& group, Collective collective, Buffer buffer, Operation operation);
 
 /// Collective. Checks the result once, or after every batch.
 BenchmarkResult measure(Communicator& group, const Benchmark& benchmark);
 
-/// What to multiply size/time with to get the bytes per second that links carry, which does not
-/// depend on the number of ranks (as nccl-tests defines it).
+/// The factor from size/time to the bytes per second that links carry, which does not depend on the
+/// number of ranks (as nccl-tests defines it).
 double bus_factor(Collective collective, int world);
 
 }  // namespace lockstep::collective

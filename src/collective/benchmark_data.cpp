@@ -10,7 +10,8 @@
 namespace lockstep::collective {
 namespace {
 
-// Values are below this. bf16 holds whole numbers up to 256, which is also the largest world.
+// Values are below this. bf16 holds whole numbers up to 256 exactly; the largest world has 256
+// ranks.
 int period_of(Type type) {
   return type == Type::bf16 ? 2 : 8;
 }
@@ -46,15 +47,20 @@ bool same(T a, T b) {
   return a == b;
 }
 
-// A mean of whole numbers is one where all ranks have the same.
+// For a mean all ranks have the same number, so that the mean is a whole number too.
 int value_of(int rank, int64_t element, Type type, Operation operation) {
   const int64_t shift = operation == Operation::mean ? 0 : 3 * rank;
   return static_cast<int>((element + shift) % period_of(type));
 }
 
+// The mean of equal values is that value, unless their sum wraps around.
+int mean_of(int value, int world, Type type) {
+  return type == Type::u8 ? static_cast<uint8_t>(value * world) / world : value;
+}
+
 int reduced(int64_t element, int world, Type type, Operation operation) {
   int result = value_of(0, element, type, operation);
-  if (operation == Operation::mean) return result;
+  if (operation == Operation::mean) return mean_of(result, world, type);
   for (int rank = 1; rank < world; ++rank) {
     const int value = value_of(rank, element, type, operation);
     if (operation == Operation::sum) result += value;

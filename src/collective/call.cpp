@@ -10,13 +10,29 @@ std::string name_at(const Names& names, uint64_t index) {
   return index < names.size() ? names[index] : fmt::format("unknown ({})", index);
 }
 
+// The algorithm's place in the table, which is the same on all ranks: they run the same program.
+uint64_t index_of(Algorithm algorithm) {
+  uint64_t index = 0;
+  for (const auto& row : algorithms()) {
+    if (Algorithm(*row) == algorithm) break;
+    ++index;
+  }
+  return index;
+}
+
 }  // namespace
+
+std::string Cargo::text() const {
+  if (kind == Kind::gradients) return fmt::format("gradient bucket {}", bucket);
+  return kind == Kind::buffers ? "the model's buffers" : "";
+}
 
 transport::Label label_of(const Call& call) {
   const auto word = [](auto value, int shift) { return static_cast<uint64_t>(value) << shift; };
   return {{call.number,
-           word(call.collective, 0) | word(call.algorithm, 8) | word(call.operation, 16) |
-               word(call.type, 24) | word(call.root & 0xffff, 32) | word(call.peer & 0xffff, 48),
+           word(call.collective, 0) | word(index_of(call.algorithm) & 0xff, 8) |
+               word(call.operation, 16) | word(call.type, 24) | word(call.root & 0xffff, 32) |
+               word(call.peer & 0xffff, 48),
            word(call.count, 0), word(call.shards, 0), 0}};
 }
 
@@ -26,9 +42,7 @@ std::string describe(const transport::Label& label) {
   const auto collective = static_cast<Collective>(byte(0));
   std::string text = fmt::format("{} number {}", name_at(collective_names(), byte(0)), words[0]);
   if (collective == Collective::all_reduce)
-    text += fmt::format(" ({})", byte(8) > static_cast<uint64_t>(Algorithm::engine)
-                                     ? "unknown"
-                                     : name_of(static_cast<Algorithm>(byte(8))));
+    text += fmt::format(" ({})", name_at(algorithms().names(), byte(8)));
   text += fmt::format(" of {} {}", words[2], name_at(type_names(), byte(24)));
   const bool reduces = collective == Collective::all_reduce || collective == Collective::reduce ||
                        collective == Collective::reduce_scatter;

@@ -4,16 +4,29 @@
 #include <string>
 
 #include "base/element.h"
-#include "collective/plan/request.h"
+#include "collective/plan/collectives.h"
 #include "transport/transport.h"
 
 namespace lockstep::collective {
 
-/// What a rank says it is doing with each message, so that ranks that do different things find out.
+/// What a collective transfers: sent bytes are counted by kind, and messages name it.
+struct Cargo {
+  enum class Kind { gradients, buffers, other };
+
+  Kind kind = Kind::other;
+  int bucket = -1;  ///< of the gradients
+
+  /// "gradient bucket 3"; empty for cargo without a name.
+  std::string text() const;
+};
+
+/// A collective as one rank called it. Every message carries it as a label, so that ranks that call
+/// different collectives find out.
 struct Call {
-  uint64_t number = 0;  ///< of the group's collectives; of messages between two ranks, theirs
+  uint64_t number = 0;  ///< counts the group's collectives, or the messages between two ranks
   Collective collective = Collective::all_reduce;
-  Algorithm algorithm = Algorithm::tree;
+  Algorithm algorithm;  ///< of all_reduce
+  BroadcastBy broadcast_by = BroadcastBy::tree;
   Operation operation = Operation::sum;
   Type type = Type::f32;
   int64_t count = 0;
@@ -22,10 +35,10 @@ struct Call {
   int peer = 0;
 };
 
-/// The last word is left for rounds.
+/// The label's last word is left for the number of the round.
 transport::Label label_of(const Call& call);
 
-/// What a label says: "all_reduce number 7 (direct) of 1000 f32, sum over 2 shards, round 1".
+/// A label as text: "all_reduce number 7 (direct) of 1000 f32, sum over 2 shards, round 1".
 std::string describe(const transport::Label& label);
 
 }  // namespace lockstep::collective

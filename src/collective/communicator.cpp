@@ -16,15 +16,21 @@ namespace {
 constexpr size_t kMostPrograms = 256;
 constexpr size_t kAlignment = 64;
 
-// Fewest rounds for short messages, fewest bytes for long ones.
-Algorithm usual_choice(int64_t bytes) {
-  return bytes <= 64 * 1024 ? Algorithm::butterfly : Algorithm::halving_doubling;
+constexpr int64_t kSmall = 64 * 1024;  // bytes: above, the number of bytes sent counts most
+
+Algorithm usual_choice(int64_t bytes, bool in_shared_memory) {
+  static const Algorithm without_messages = parse_algorithm("direct");
+  static const Algorithm few_rounds = parse_algorithm("butterfly");
+  static const Algorithm few_bytes = parse_algorithm("halving_doubling");
+  if (in_shared_memory) return without_messages;
+  return bytes <= kSmall ? few_rounds : few_bytes;
 }
 
 CommunicatorOptions with_choice(CommunicatorOptions options, transport::Transport& transport) {
-  if (!options.choose && transport.shared_board() != nullptr)
-    options.choose = [](int64_t) { return Algorithm::direct; };
-  if (!options.choose) options.choose = usual_choice;
+  if (!options.choose)
+    options.choose = [shared = transport.shared_board() != nullptr](int64_t bytes) {
+      return usual_choice(bytes, shared);
+    };
   return options;
 }
 
@@ -32,7 +38,7 @@ size_t round_up(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Whether several hosts have several ranks each, in the order of ranks.
+// Whether there are several hosts, at least one of them with several ranks, in the order of ranks.
 bool are_two_levels(std::vector<int> hosts) {
   const bool in_order = std::is_sorted(hosts.begin(), hosts.end());
   const size_t ranks = hosts.size();
@@ -40,16 +46,21 @@ bool are_two_levels(std::vector<int> hosts) {
   return in_order && hosts.size() > 1 && hosts.size() < ranks;
 }
 
-std::vector<int64_t> key_of(const Request& request) {
-  std::vector<int64_t> key = {static_cast<int64_t>(request.collective),
-                              static_cast<int64_t>(request.algorithm), request.count, request.root,
-                              request.peer};
+// All numbers that the request's plan depends on.
+std::vector<int64_t> numbers_of(const Request& request) {
+  std::vector<int64_t> numbers = {static_cast<int64_t>(request.collective),
+                                  static_cast<int64_t>(request.broadcast_by), request.count,
+                                  request.root, request.peer};
   const auto& bounds = request.shards.bounds();
-  key.insert(key.end(), bounds.begin(), bounds.end());
-  return key;
+  numbers.insert(numbers.end(), bounds.begin(), bounds.end());
+  return numbers;
 }
 
 }  // namespace
+
+Algorithm usual_algorithm(int64_t bytes, transport::Transport& transport) {
+  return usual_choice(bytes, transport.shared_board() != nullptr);
+}
 
 Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
                            CommunicatorOptions options)
@@ -57,7 +68,7 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
       options_(with_choice(std::move(options), *transport_)),
       one_each_(Shards::even(transport_->world_size(), transport_->world_size())),
       in_two_levels_(are_two_levels(transport_->hosts())),
-      letters_(static_cast<size_t>(transport_->world_size())) {
+      messages_(static_cast<size_t>(transport_->world_size())) {
   if (transport_->shared_board() != nullptr && world_size() > 1)
     shared_direct_.emplace(*transport_->shared_board());
   if (options_.tell_stall && options_.stall_seconds > 0)
@@ -66,18 +77,19 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
 }
 
 Communicator::~Communicator() {
-  if (lane_.busy()) transport_->abort("its communicator was closed with collectives under way");
+  if (queue_.busy())
+    transport_->abort("its communicator was closed while collectives were running");
 }
 
 void Communicator::choose(std::function<Algorithm(int64_t)> choice) {
-  lane_.run([&] { options_.choose = std::move(choice); });
+  queue_.run([&] { options_.choose = std::move(choice); });
 }
 
 int64_t Communicator::bytes_sent() const {
   return std::accumulate(sent_->begin(), sent_->end(), int64_t{0});
 }
 
-std::string Communicator::what_is_under_way() const {
+std::string Communicator::what_is_running() const {
   const std::string cargo = cargo_.text();
   const std::string call = describe(label_of(call_));
   return cargo.empty() ? call : fmt::format("{} ({})", cargo, call);
@@ -87,12 +99,12 @@ void Communicator::tell_stall(const std::vector<int>& late) const {
   options_.tell_stall(fmt::format("rank {} has waited {:g} s for rank{} {} in {}",
                                   transport_->peers()[static_cast<size_t>(rank())].rank,
                                   options_.stall_seconds, late.size() == 1 ? "" : "s",
-                                  fmt::join(late, ", "), what_is_under_way()));
+                                  fmt::join(late, ", "), what_is_running()));
 }
 
 void Communicator::abort(const std::string& why) noexcept {
   {
-    const std::lock_guard lock(gave_up_mutex_);
+    const MutexLock lock(gave_up_mutex_);
     try {
       if (!gave_up_) gave_up_ = why;
     } catch (const std::bad_alloc&) {
@@ -103,7 +115,7 @@ void Communicator::abort(const std::string& why) noexcept {
 }
 
 void Communicator::check() {
-  const std::lock_guard lock(gave_up_mutex_);
+  const MutexLock lock(gave_up_mutex_);
   if (gave_up_) throw Error(fmt::format("rank {} gave up before: {}", rank(), *gave_up_));
 }
 
@@ -119,10 +131,10 @@ void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
     } catch (const transport::Disagreement& found) {
       const auto& peers = transport_->peers();
       throw Mismatch("ranks disagree: {} is in {}, {} in {}",
-                     peers[static_cast<size_t>(rank())].text(), what_is_under_way(),
+                     peers[static_cast<size_t>(rank())].text(), what_is_running(),
                      peers[static_cast<size_t>(found.peer)].text(), describe(found.theirs));
     } catch (const Timeout& timeout) {
-      throw Timeout(timeout.ranks(), fmt::format("{}, in {}", timeout.what(), what_is_under_way()));
+      throw Timeout(timeout.ranks(), fmt::format("{}, in {}", timeout.what(), what_is_running()));
     }
   } catch (const PeerLost& error) {
     broken_ = std::current_exception();
@@ -136,24 +148,24 @@ void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
 }
 
 void Communicator::all_reduce(Buffer bucket, Operation operation, Cargo cargo) {
-  lane_.run([&] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
+  queue_.run([&] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
 }
 
 Pending Communicator::all_reduce_async(Buffer bucket, Operation operation, Cargo cargo) {
-  return lane_.start([=, this] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
+  return queue_.start([=, this] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
 }
 
 void Communicator::all_reduce(std::span<const Buffer> terms, const Shards& shards,
                               Operation operation, Cargo cargo) {
-  lane_.run([&] { all_reduce_now(terms, shards, operation, cargo); });
+  queue_.run([&] { all_reduce_now(terms, shards, operation, cargo); });
 }
 
 Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shards& shards,
                                        Operation operation, Cargo cargo,
                                        std::shared_ptr<const void> owner) {
-  return lane_.start([this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
-                      operation, cargo,
-                      held = std::move(owner)] { all_reduce_now(kept, shards, operation, cargo); });
+  return queue_.start(
+      [this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards, operation, cargo,
+       held = std::move(owner)] { all_reduce_now(kept, shards, operation, cargo); });
 }
 
 void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& shards,
@@ -167,9 +179,9 @@ void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& s
                   .shards = shards.count()};
   guard(call, cargo, [&] {
     check_terms(terms, shards);
-    if (call.algorithm == Algorithm::direct && shared_direct_)
+    if (call.algorithm->in_shared_memory && shared_direct_)
       in_shared_memory(call, terms, shards);
-    else if (call.algorithm == Algorithm::engine)
+    else if (call.algorithm.is_engine())
       by_engine(call, terms);
     else
       by_program(call, terms, shards);
@@ -178,15 +190,15 @@ void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& s
 
 void Communicator::check_terms(std::span<const Buffer> terms, const Shards& shards) const {
   if (shards.world_size() != world_size())
-    throw BadInput("all_reduce: {} shards are owned by {} ranks, the group has {}", shards.count(),
-                   shards.world_size(), world_size());
+    throw BadInput("all_reduce: the {} shards are owned by {} ranks, but the group has {}",
+                   shards.count(), shards.world_size(), world_size());
   if (terms.size() != shards.terms_of(rank()).size())
-    throw BadInput("all_reduce: rank {} gave {} terms, its shards make {}", rank(), terms.size(),
-                   shards.terms_of(rank()).size());
+    throw BadInput("all_reduce: rank {} gave {} terms, but its shards have {}", rank(),
+                   terms.size(), shards.terms_of(rank()).size());
   for (const Buffer& term : terms)
     if (term.count != terms[0].count || term.type != terms[0].type || term.count < 0)
-      throw BadInput("all_reduce: terms of {} {} and {} {}: expected equal ones", terms[0].count,
-                     name_of(terms[0].type), term.count, name_of(term.type));
+      throw BadInput("all_reduce: terms of {} {} and of {} {}: expected equal counts and types",
+                     terms[0].count, name_of(terms[0].type), term.count, name_of(term.type));
 }
 
 void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> terms,
@@ -208,6 +220,7 @@ void Communicator::by_program(const Call& call, std::span<const Buffer> terms,
                               const Shards& shards) {
   const Program& program = program_for({.collective = call.collective,
                                         .algorithm = call.algorithm,
+                                        .broadcast_by = call.broadcast_by,
                                         .shards = shards,
                                         .count = call.count,
                                         .root = call.root,
@@ -222,11 +235,11 @@ void Communicator::by_program(const Call& call, std::span<const Buffer> terms,
 void Communicator::by_engine(const Call& call, std::span<const Buffer> terms) {
   transport::Engine* const engine = transport_->engine();
   if (engine == nullptr)
-    throw BadInput("algorithm engine: transport {} has no all-reduce of its own; mpi has",
-                   transport_->name());
+    throw BadInput("algorithm {}: transport {} has no all-reduce of its own; mpi has",
+                   call.algorithm.name(), transport_->name());
   if (terms.size() != 1)
-    throw BadInput("algorithm engine: rank {} has {} terms; it adds one a rank", rank(),
-                   terms.size());
+    throw BadInput("algorithm {}: rank {} has {} terms, but it adds only one a rank",
+                   call.algorithm.name(), rank(), terms.size());
   engine->all_reduce(terms[0].data, call.count, call.type, call.operation,
                      Deadline::in(options_.timeout_seconds));
   if (call.operation == Operation::mean)
@@ -241,13 +254,14 @@ Plan Communicator::plan_for(const Request& request) const {
 }
 
 const Program& Communicator::program_for(const Request& request) {
-  std::vector<int64_t> key = key_of(request);
+  ProgramKey key{request.algorithm, numbers_of(request)};
   if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
   if (programs_.size() >= kMostPrograms) programs_.clear();
   return programs_.emplace(std::move(key), Program(plan_for(request), rank())).first->second;
 }
 
-// Terms come first; the scratch slots that the program uses follow one another in one memory.
+// Terms come first; the scratch slots that the program uses lie one after another in one
+// allocation.
 std::vector<std::byte*> Communicator::lay_out(const Program& program,
                                               std::span<const Buffer> terms) {
   const size_t stride = round_up(terms[0].bytes());
@@ -272,21 +286,21 @@ void Communicator::run(Call call, Buffer buffer, Cargo cargo) {
   call.type = buffer.type;
   call.count = buffer.count;
   call.shards = world_size();
-  lane_.run([&] {
+  queue_.run([&] {
     const bool between_two = call.collective == Collective::send_receive;
     const int other = call.root == rank() ? call.peer : call.root;
     if (between_two && (other < 0 || other >= world_size() || other == rank()))
-      throw BadInput("rank {} to rank {}: expected two ranks of a group of {}", call.root,
-                     call.peer, world_size());
-    call.number = between_two ? ++letters_[static_cast<size_t>(other)] : ++sequence_;
+      throw BadInput("send from rank {} to rank {}: expected two different ranks from 0 to {}",
+                     call.root, call.peer, world_size() - 1);
+    call.number = between_two ? ++messages_[static_cast<size_t>(other)] : ++sequence_;
     guard(call, cargo, [&] { by_program(call, {&buffer, 1}, one_each_); });
   });
 }
 
 void Communicator::broadcast(Buffer buffer, int root, Cargo cargo) {
-  const bool small = buffer.bytes() <= 64 * 1024;
+  const bool small = buffer.bytes() <= static_cast<size_t>(kSmall);
   run({.collective = Collective::broadcast,
-       .algorithm = small ? Algorithm::tree : Algorithm::direct,
+       .broadcast_by = small ? BroadcastBy::tree : BroadcastBy::slices,
        .root = root},
       buffer, cargo);
 }

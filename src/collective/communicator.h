@@ -7,18 +7,18 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/element.h"
+#include "base/thread_annotations.h"
 #include "collective/call.h"
-#include "collective/cargo.h"
-#include "collective/lane.h"
-#include "collective/plan/request.h"
+#include "collective/plan/collectives.h"
 #include "collective/program.h"
+#include "collective/serial_queue.h"
 #include "collective/shared_direct.h"
 #include "transport/transport.h"
 
@@ -34,26 +34,30 @@ struct Buffer {
 };
 
 struct CommunicatorOptions {
-  /// A collective that lasts longer throws Timeout with the ranks that did not arrive.
+  /// A collective that takes longer throws Timeout with the ranks that did not arrive.
   double timeout_seconds = 300;
-  /// Which all-reduce to use for a bucket of so many bytes: the same answer on every rank. If not
-  /// given: `direct` in shared memory; else `butterfly` for short buckets, `halving_doubling` for
-  /// long ones.
+  /// Which all-reduce algorithm to use for a bucket of so many bytes: the same one on every rank.
+  /// If not given: `usual_algorithm`.
   std::function<Algorithm(int64_t bytes)> choose;
-  /// Who waits longer than `stall_seconds` in a collective tells whom for, and in which; goes on
-  /// waiting.
+  /// A rank that waits longer than `stall_seconds` in a collective reports which ranks it waits
+  /// for, and in which collective; then it continues to wait.
   double stall_seconds = 10;
   std::function<void(const std::string& message)> tell_stall;
 };
 
+/// What a communicator over `transport` uses unless it is told otherwise: `direct` in shared
+/// memory; elsewhere `butterfly` for small buckets (few rounds) and `halving_doubling` for large
+/// ones (few bytes).
+Algorithm usual_algorithm(int64_t bytes, transport::Transport& transport);
+
 /// Collectives between the ranks of a group. Every rank calls the same ones in the same order, with
 /// equal counts, types and operations; where they differ, they throw Mismatch.
 ///
-/// Everything works in place. Where a collective has a part per rank, slice r of the buffer
-/// (base/range.h) is rank r's.
+/// All collectives work in place. Where a collective has a part per rank, slice r of the buffer
+/// (base/range.h) belongs to rank r.
 ///
-/// `all_reduce_async` returns at once; what was started runs in the order started, also with what
-/// is called later. After an error a communicator throws that error whatever is asked of it.
+/// `all_reduce_async` returns at once. All collectives run in the order in which they were called,
+/// started or not. After an error, every call throws that same error.
 class Communicator {
  public:
   explicit Communicator(std::unique_ptr<transport::Transport> transport,
@@ -64,20 +68,21 @@ class Communicator {
   int world_size() const { return transport_->world_size(); }
   transport::Transport& transport() { return *transport_; }
 
-  /// Memory that this group's transport handles fastest: put buckets there.
+  /// Memory that this group's transport sends from and receives into fastest: put buckets there.
   transport::Memory allocate(size_t bytes) { return transport_->allocate(bytes); }
 
-  /// As `options.choose`, from here on.
+  /// Replaces `options.choose`.
   void choose(std::function<Algorithm(int64_t bytes)> choice);
 
   void all_reduce(Buffer bucket, Operation operation = Operation::sum, Cargo cargo = {});
   Pending all_reduce_async(Buffer bucket, Operation operation = Operation::sum, Cargo cargo = {});
 
-  /// All-reduce of shards: this rank gives a buffer per term, equally long; the first gets the
-  /// result, which is that of one rank that has all shards, to the bit. A mean is over shards.
+  /// All-reduce of shards: this rank gives one buffer per term, all equally long; the first
+  /// receives the result, which has the same bits as on one rank that owns all shards. A mean is
+  /// over shards.
   void all_reduce(std::span<const Buffer> terms, const Shards& shards, Operation operation,
                   Cargo cargo = {});
-  /// `owner` of the terms' memory is kept until it has ended.
+  /// `owner` keeps the terms' memory alive until the all-reduce has ended.
   Pending all_reduce_async(std::span<const Buffer> terms, const Shards& shards, Operation operation,
                            Cargo cargo = {}, std::shared_ptr<const void> owner = nullptr);
 
@@ -91,26 +96,28 @@ class Communicator {
   void send(Buffer buffer, int to);
   void receive(Buffer buffer, int from);
 
-  /// Every rank gives a text and gets everyone's, by rank.
+  /// Collective: every rank gives a text and gets the texts of all, by rank.
   std::vector<std::string> gather_texts(const std::string& text);
 
-  /// Collective: groups of the ranks with the same `color`, ordered by (`key`, rank).
+  /// Collective: a communicator of the ranks with the same `color`, ordered by (`key`, rank).
   std::unique_ptr<Communicator> split(int color, int key);
 
-  /// Bytes that plans made this rank send so far, in this group, those split off from it and the
-  /// one it was split off from.
+  /// Bytes that this rank's collectives have sent so far, in this group, in those split off from it
+  /// and in the one that it was split off from.
   int64_t bytes_sent(Cargo::Kind kind) const { return (*sent_)[static_cast<size_t>(kind)]; }
   int64_t bytes_sent() const;
 
-  /// Makes everyone's collectives throw PeerLost with this reason, and this rank's an Error with
-  /// the first one given. From any thread.
-  void abort(const std::string& why) noexcept;
+  /// Makes the collectives of all other ranks throw PeerLost with this reason, and this rank's an
+  /// Error with the first reason given. From any thread.
+  void abort(const std::string& why) noexcept EXCLUDES(gave_up_mutex_);
 
-  /// Throws Error once this rank has given up: for who computes long between collectives. From any
-  /// thread.
-  void check();
+  /// Throws Error once this rank has called `abort`. Call it in long computations between
+  /// collectives. From any thread.
+  void check() EXCLUDES(gave_up_mutex_);
 
  private:
+  using ProgramKey = std::pair<Algorithm, std::vector<int64_t>>;
+
   void run(Call call, Buffer buffer, Cargo cargo = {});
   void all_reduce_now(std::span<const Buffer> terms, const Shards& shards, Operation operation,
                       Cargo cargo);
@@ -122,37 +129,36 @@ class Communicator {
   const Program& program_for(const Request& request);
   std::vector<std::byte*> lay_out(const Program& program, std::span<const Buffer> terms);
 
-  /// Runs `action`; what it throws is told to all other ranks, and thrown again ever after.
+  /// Runs `action`. If it throws, tells all other ranks, and makes every later call throw the same.
   template <typename Action>
   void guard(const Call& call, Cargo cargo, const Action& action);
-  std::string what_is_under_way() const;
+  std::string what_is_running() const;
   void tell_stall(const std::vector<int>& late) const;
   void count(int64_t bytes) { (*sent_)[static_cast<size_t>(cargo_.kind)] += bytes; }
 
   const std::unique_ptr<transport::Transport> transport_;
-  CommunicatorOptions options_;
-  const Shards one_each_;  ///< a shard a rank
+  CommunicatorOptions options_;  ///< `choose` is used and replaced only in queue_
+  const Shards one_each_;        ///< one shard a rank
   const bool in_two_levels_;
   using BytesByKind = std::array<std::atomic<int64_t>, 3>;
   std::shared_ptr<BytesByKind> sent_ = std::make_shared<BytesByKind>();  ///< with groups split off
 
-  std::mutex gave_up_mutex_;
-  // Guarded by gave_up_mutex_.
-  std::optional<std::string> gave_up_;  ///< why
+  Mutex gave_up_mutex_;
+  std::optional<std::string> gave_up_ GUARDED_BY(gave_up_mutex_);  ///< why
 
-  // Of whoever is in the lane.
+  // Used only by the action that runs in queue_.
   uint64_t sequence_ = 0;
-  Call call_;  ///< under way
+  Call call_;  ///< that is running
   Cargo cargo_;
-  std::vector<uint64_t> letters_;                     ///< exchanged with each rank alone
-  std::map<std::vector<int64_t>, Program> programs_;  ///< by request
+  std::vector<uint64_t> messages_;          ///< sent to or received from each rank by send_receive
+  std::map<ProgramKey, Program> programs_;  ///< by request
   std::optional<SharedDirect> shared_direct_;
   std::vector<std::byte*> term_places_;
   std::vector<int64_t> widths_;
   transport::Memory scratch_;
   std::exception_ptr broken_;
 
-  Lane lane_;  // last, so that it ends first
+  SerialQueue queue_;  // last, so that it is destroyed first
 };
 
 }  // namespace lockstep::collective

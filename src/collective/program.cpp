@@ -11,21 +11,22 @@ bool overlap(Slot a, Range ranges_a, Slot b, Range range_b) {
   return a == b && ranges_a.begin < range_b.end && range_b.begin < ranges_a.end;
 }
 
-bool touches(const Fold& fold, Slot slot, Range range) {
+bool touches(const SlotFold& fold, Slot slot, Range range) {
   return overlap(fold.into, fold.range, slot, range) || overlap(fold.from, fold.range, slot, range);
 }
 
-// The fold that is all that becomes of a message and may be done while it arrives: nothing else in
-// the round reads or writes the two ranges that it touches.
-const Fold* fold_of(const Receive& receive, const Round& round) {
-  const Fold* found = nullptr;
-  for (const Fold& fold : round.folds)
+// The fold that may be done while the message arrives, if there is one: nothing else in the round
+// reads or writes the two ranges that it touches.
+const SlotFold* fold_of(const Receive& receive, const Round& round) {
+  const SlotFold* found = nullptr;
+  for (const SlotFold& fold : round.folds)
     if (fold.from == receive.slot && fold.range == receive.range) found = &fold;
   if (found == nullptr) return nullptr;
-  const bool shared = std::any_of(round.folds.begin(), round.folds.end(), [&](const Fold& other) {
-    return &other != found &&
-           (touches(other, found->into, found->range) || touches(other, found->from, found->range));
-  });
+  const bool shared =
+      std::any_of(round.folds.begin(), round.folds.end(), [&](const SlotFold& other) {
+        return &other != found && (touches(other, found->into, found->range) ||
+                                   touches(other, found->from, found->range));
+      });
   const bool sent = std::any_of(round.sends.begin(), round.sends.end(), [&](const Send& send) {
     return overlap(send.slot, send.range, found->into, found->range);
   });
@@ -36,19 +37,19 @@ const Fold* fold_of(const Receive& receive, const Round& round) {
   return shared || sent || overwritten ? nullptr : found;
 }
 
-Program::Step step_of(const Round& round) {
-  Program::Step step{.sends = round.sends, .finished = round.finished};
-  std::vector<const Fold*> done;
+Program::RankRound rank_round_of(const Round& round) {
+  Program::RankRound result{.sends = round.sends, .finished = round.finished};
+  std::vector<const SlotFold*> done;
   for (const Receive& receive : round.receives) {
-    const Fold* const fold = fold_of(receive, round);
+    const SlotFold* const fold = fold_of(receive, round);
     if (fold != nullptr) done.push_back(fold);
-    step.arrivals.push_back(
+    result.arrivals.push_back(
         {{receive.peer, fold != nullptr ? fold->into : receive.slot, receive.range},
          fold != nullptr});
   }
-  for (const Fold& fold : round.folds)
-    if (std::find(done.begin(), done.end(), &fold) == done.end()) step.folds.push_back(fold);
-  return step;
+  for (const SlotFold& fold : round.folds)
+    if (std::find(done.begin(), done.end(), &fold) == done.end()) result.folds.push_back(fold);
+  return result;
 }
 
 }  // namespace
@@ -58,10 +59,10 @@ Program::Program(const Plan& plan, int rank)
   const auto use = [&](Slot slot) { used_[static_cast<size_t>(slot)] = true; };
   use(kBucket);
   for (int index = 0; index < plan.rounds; ++index) {
-    steps_.push_back(step_of(plan.round(rank, index)));
-    for (const Send& send : steps_.back().sends) use(send.slot);
-    for (const Arrival& arrival : steps_.back().arrivals) use(arrival.receive.slot);
-    for (const Fold& fold : steps_.back().folds) {
+    rounds_.push_back(rank_round_of(plan.round(rank, index)));
+    for (const Send& send : rounds_.back().sends) use(send.slot);
+    for (const Arrival& arrival : rounds_.back().arrivals) use(arrival.receive.slot);
+    for (const SlotFold& fold : rounds_.back().folds) {
       use(fold.into);
       use(fold.from);
     }
@@ -70,8 +71,8 @@ Program::Program(const Plan& plan, int rank)
 
 int64_t Program::sent() const {
   int64_t elements = 0;
-  for (const Step& step : steps_)
-    for (const Send& send : step.sends) elements += send.range.size();
+  for (const RankRound& round : rounds_)
+    for (const Send& send : round.sends) elements += send.range.size();
   return elements;
 }
 
@@ -86,20 +87,20 @@ void run(const Program& program, const Work& work, transport::Transport& transpo
 
   std::vector<transport::Outgoing> outgoing;
   std::vector<transport::Incoming> incoming;
-  for (const Program::Step& step : program.steps()) {
+  for (const Program::RankRound& round : program.rounds()) {
     outgoing.clear();
     incoming.clear();
-    for (const Send& send : step.sends)
+    for (const Send& send : round.sends)
       outgoing.push_back({send.peer, place(send.slot, send.range), size(send.range)});
-    for (const auto& [receive, folds] : step.arrivals)
+    for (const auto& [receive, folds] : round.arrivals)
       incoming.push_back({receive.peer, place(receive.slot, receive.range), size(receive.range),
                           folds ? combine : nullptr});
     if (!outgoing.empty() || !incoming.empty())
       transport.exchange(label, outgoing, incoming, deadline);
-    for (const Fold& fold : step.folds)
+    for (const SlotFold& fold : round.folds)
       combine(place(fold.into, fold.range), place(fold.from, fold.range), size(fold.range));
     if (work.divide_by != 1)
-      for (const Range& range : step.finished)
+      for (const Range& range : round.finished)
         divider(work.type)(place(kBucket, range), size(range), work.divide_by);
     ++label.words.back();
   }

@@ -10,8 +10,8 @@
 
 namespace lockstep::collective {
 
-/// One rank's part of a plan, ready to be run any number of times. What arrives only to be folded
-/// is folded as it arrives, where the plan allows it, so that it never lies in scratch memory.
+/// One rank's part of a plan, which can be run any number of times. Where the plan allows it, a
+/// message that is only folded is folded while it arrives, so that it needs no scratch memory.
 class Program {
  public:
   Program(const Plan& plan, int rank);
@@ -20,36 +20,38 @@ class Program {
     Receive receive;
     bool folds;  ///< into `receive.slot`, rather than overwriting it
   };
-  struct Step {
+  /// What the rank does in one round.
+  struct RankRound {
     std::vector<Send> sends;
     std::vector<Arrival> arrivals;
-    std::vector<Fold> folds;
+    std::vector<SlotFold> folds;
     std::vector<Range> finished;
   };
 
-  const std::vector<Step>& steps() const { return steps_; }
+  const std::vector<RankRound>& rounds() const { return rounds_; }
   int64_t count() const { return count_; }
-  /// Slots that must have memory: slot i does where `uses(i)`.
+  /// The number of slots. Slot i must have memory if `uses(i)`.
   int slots() const { return static_cast<int>(used_.size()); }
   bool uses(Slot slot) const { return used_[static_cast<size_t>(slot)]; }
-  /// Elements this rank sends.
+  /// The number of elements that this rank sends.
   int64_t sent() const;
 
  private:
-  std::vector<Step> steps_;
+  std::vector<RankRound> rounds_;
   int64_t count_;
   std::vector<bool> used_;
 };
 
-/// What a program works on.
+/// The memory that a program works on, and what it computes.
 struct Work {
-  std::span<std::byte* const> slots;  ///< by slot; those that the program uses
+  std::span<std::byte* const>
+      slots;  ///< by slot; only those that the program uses must have memory
   Type type = Type::f32;
   Operation operation = Operation::sum;
   int64_t divide_by = 1;  ///< for a mean
 };
 
-/// Runs this rank's part over a transport. `label`'s last word counts rounds.
+/// Runs a program over a transport. The last word of `label` counts rounds.
 void run(const Program& program, const Work& work, transport::Transport& transport,
          transport::Label label, Deadline deadline);
 

@@ -8,7 +8,7 @@
 namespace lockstep::collective {
 namespace {
 
-// Above this, two waits cost less than everyone reading everything.
+// Above this, waiting twice costs less than every rank reading all terms.
 constexpr size_t kMostThroughMailboxes = 4 * 1024;
 
 struct Bytes {
@@ -16,7 +16,7 @@ struct Bytes {
   size_t end;
 };
 
-// A rank's slice ends where a cache line does, so that no two ranks write to one.
+// Slices end at cache lines, so that no two ranks write to the same one.
 Bytes slice_of(size_t bytes, int world, int rank) {
   const size_t lines = (bytes + transport::kCacheLine - 1) / transport::kCacheLine;
   const auto cut = [&](int at) {
@@ -28,62 +28,66 @@ Bytes slice_of(size_t bytes, int world, int rank) {
 
 }  // namespace
 
-void SharedDirect::all_reduce(const transport::Label& label, const Task& task,
+void SharedDirect::all_reduce(const transport::Label& label, const Reduction& reduction,
                               transport::Transport& transport, Deadline deadline) {
-  const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
-  const size_t terms = std::max(task.all_widths.size(), static_cast<size_t>(board_.world_size()));
-  if (bytes * terms <= kMostThroughMailboxes) return through_mailboxes(label, task, deadline);
-  Task shared = task;
-  shared.terms = shared_terms(task, transport);
+  const size_t bytes = static_cast<size_t>(reduction.count) * bytes_of(reduction.type);
+  const size_t terms =
+      std::max(reduction.all_widths.size(), static_cast<size_t>(board_.world_size()));
+  if (bytes * terms <= kMostThroughMailboxes) return through_mailboxes(label, reduction, deadline);
+  Reduction shared = reduction;
+  shared.terms = shared_terms(reduction, transport);
   in_place(label, shared, deadline);
-  if (shared.terms[0] != task.terms[0]) std::memcpy(task.terms[0], shared.terms[0], bytes);
+  if (shared.terms[0] != reduction.terms[0])
+    std::memcpy(reduction.terms[0], shared.terms[0], bytes);
 }
 
-std::span<std::byte* const> SharedDirect::shared_terms(const Task& task,
+std::span<std::byte* const> SharedDirect::shared_terms(const Reduction& reduction,
                                                        transport::Transport& transport) {
   const bool all_shared =
-      std::all_of(task.terms.begin(), task.terms.end(),
+      std::all_of(reduction.terms.begin(), reduction.terms.end(),
                   [&](const std::byte* term) { return board_.offset_of(term).has_value(); });
-  if (all_shared) return task.terms;
-  const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
+  if (all_shared) return reduction.terms;
+  const size_t bytes = static_cast<size_t>(reduction.count) * bytes_of(reduction.type);
   const size_t stride =
       (bytes + transport::kCacheLine - 1) / transport::kCacheLine * transport::kCacheLine;
-  if (copies_.bytes < stride * task.terms.size()) {
+  if (copies_.bytes < stride * reduction.terms.size()) {
     copies_ = {};
-    copies_ = transport.allocate(stride * task.terms.size());
+    copies_ = transport.allocate(stride * reduction.terms.size());
   }
   copy_terms_.clear();
-  for (std::byte* const term : task.terms) {
+  for (std::byte* const term : reduction.terms) {
     copy_terms_.push_back(copies_.data.get() + stride * copy_terms_.size());
     std::memcpy(copy_terms_.back(), term, bytes);
   }
   return copy_terms_;
 }
 
-void SharedDirect::through_mailboxes(const transport::Label& label, const Task& task,
+void SharedDirect::through_mailboxes(const transport::Label& label, const Reduction& reduction,
                                      Deadline deadline) {
-  const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
+  const size_t bytes = static_cast<size_t>(reduction.count) * bytes_of(reduction.type);
   std::byte* place = board_.next_mailbox();
-  for (const std::byte* const term : task.terms) {
+  for (const std::byte* const term : reduction.terms) {
     if (bytes > 0) std::memcpy(place, term, bytes);
     place += bytes;
   }
-  board_.enter_with_mailbox(label, static_cast<uint32_t>(task.terms.size()));
+  board_.enter_with_mailbox(label, static_cast<uint32_t>(reduction.terms.size()));
   board_.await_all_entered(deadline);
   terms_.clear();
   for (int rank = 0; rank < board_.world_size(); ++rank)
     for (uint32_t i = 0; i < board_.notice(rank).terms; ++i)
       terms_.push_back(board_.mailbox(rank) + i * bytes);
-  results_.assign(1, task.terms[0]);
-  fold_tree({terms_, task.all_widths, results_, bytes, task.type, task.operation, task.divide_by});
+  results_.assign(1, reduction.terms[0]);
+  fold_tree({terms_, reduction.all_widths, results_, bytes, reduction.type, reduction.operation,
+             reduction.divide_by});
 }
 
-void SharedDirect::in_place(const transport::Label& label, const Task& task, Deadline deadline) {
+void SharedDirect::in_place(const transport::Label& label, const Reduction& reduction,
+                            Deadline deadline) {
   offsets_.clear();
-  for (const std::byte* const term : task.terms) offsets_.push_back(*board_.offset_of(term));
+  for (const std::byte* const term : reduction.terms) offsets_.push_back(*board_.offset_of(term));
   board_.enter(label, offsets_);
   board_.await_all_entered(deadline);
-  const size_t bytes = static_cast<size_t>(task.count) * bytes_of(task.type);
+  const size_t bytes = static_cast<size_t>(reduction.count) * bytes_of(reduction.type);
   const auto [begin, end] = slice_of(bytes, board_.world_size(), board_.rank());
   terms_.clear();
   results_.clear();
@@ -92,8 +96,8 @@ void SharedDirect::in_place(const transport::Label& label, const Task& task, Dea
       terms_.push_back(board_.term(rank, i) + begin);
     results_.push_back(board_.term(rank, 0) + begin);
   }
-  fold_tree(
-      {terms_, task.all_widths, results_, end - begin, task.type, task.operation, task.divide_by});
+  fold_tree({terms_, reduction.all_widths, results_, end - begin, reduction.type,
+             reduction.operation, reduction.divide_by});
   board_.leave();
   board_.await_all_left(deadline);
 }

@@ -9,36 +9,41 @@
 
 namespace lockstep::collective {
 
-/// The plan `direct`, run where ranks see each other's memory: no message and no copy. Each rank
-/// folds its slice of everyone's terms along the canonical tree and writes it into everyone's
-/// bucket: it reads and writes as many bytes as the bucket has. Small buckets go through mailboxes:
-/// everyone reads everyone's and folds for itself, and nobody waits for anybody twice.
+/// The algorithm `direct` for ranks that see each other's memory: no messages and no copies. Each
+/// rank folds its slice of all ranks' terms along the canonical tree and writes it into all ranks'
+/// buckets; so it reads and writes as many bytes as the bucket has. Small buckets go through
+/// mailboxes: every rank reads the mailboxes of all and folds everything itself, so that ranks wait
+/// for each other once instead of twice.
 class SharedDirect {
  public:
   explicit SharedDirect(transport::SharedBoard& board) : board_(board) {}
 
-  struct Task {
-    std::span<std::byte* const> terms;    ///< this rank's, the first is its bucket
-    std::span<const int64_t> all_widths;  ///< shards in each term of rank 0, rank 1, ...; none: 1
+  /// What to reduce.
+  struct Reduction {
+    std::span<std::byte* const> terms;  ///< of this rank; the first is its bucket
+    std::span<const int64_t>
+        all_widths;  ///< shards in each term of rank 0, rank 1, ...; if empty, 1
     int64_t count = 0;
     Type type = Type::f32;
     Operation operation = Operation::sum;
     int64_t divide_by = 1;
   };
 
-  /// Collective. Terms that are not in shared memory are copied there and the result back.
-  void all_reduce(const transport::Label& label, const Task& task, transport::Transport& transport,
-                  Deadline deadline);
+  /// Collective. Copies terms that are not in shared memory there, and the result back.
+  void all_reduce(const transport::Label& label, const Reduction& reduction,
+                  transport::Transport& transport, Deadline deadline);
 
  private:
-  void through_mailboxes(const transport::Label& label, const Task& task, Deadline deadline);
-  void in_place(const transport::Label& label, const Task& task, Deadline deadline);
-  std::span<std::byte* const> shared_terms(const Task& task, transport::Transport& transport);
+  void through_mailboxes(const transport::Label& label, const Reduction& reduction,
+                         Deadline deadline);
+  void in_place(const transport::Label& label, const Reduction& reduction, Deadline deadline);
+  std::span<std::byte* const> shared_terms(const Reduction& reduction,
+                                           transport::Transport& transport);
 
   transport::SharedBoard& board_;
   transport::Memory copies_;  ///< of terms that are not in shared memory
   std::vector<std::byte*> copy_terms_;
-  // Kept between calls only so as not to allocate.
+  // Kept between calls only to avoid allocations.
   std::vector<uint64_t> offsets_;
   std::vector<const std::byte*> terms_;
   std::vector<std::byte*> results_;

@@ -1,5 +1,5 @@
-// Communicators from communicators: ranks tell each other texts by all-gather, which is all that a
-// transport needs to set itself up between some of them.
+// Communicators of some of a communicator's ranks. The ranks exchange texts by all-gather, which is
+// all that a transport needs to connect some of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 namespace lockstep::collective {
 namespace {
 
-// A rendezvous of ranks that have a communicator already.
-class Reunion : public transport::Rendezvous {
+// The rendezvous of ranks that have a communicator already.
+class CommunicatorRendezvous : public transport::Rendezvous {
  public:
-  explicit Reunion(Communicator& communicator) : communicator_(communicator) {}
+  explicit CommunicatorRendezvous(Communicator& communicator) : communicator_(communicator) {}
 
   int rank() const override { return communicator_.rank(); }
   int world_size() const override { return communicator_.world_size(); }
@@ -58,17 +58,17 @@ std::vector<std::string> Communicator::gather_texts(const std::string& text) {
 
 std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   std::vector<std::pair<int, int>> members;  // key, rank
-  const std::vector<std::string> wishes = gather_texts(fmt::format("{} {}", color, key));
+  const std::vector<std::string> requests = gather_texts(fmt::format("{} {}", color, key));
   for (int other = 0; other < world_size(); ++other) {
-    const std::string& wish = wishes[static_cast<size_t>(other)];
-    const size_t space = wish.find(' ');
-    if (std::stoi(wish) == color) members.emplace_back(std::stoi(wish.substr(space)), other);
+    const std::string& request = requests[static_cast<size_t>(other)];
+    const size_t space = request.find(' ');
+    if (std::stoi(request) == color) members.emplace_back(std::stoi(request.substr(space)), other);
   }
   std::sort(members.begin(), members.end());
   std::vector<int> ranks;
   for (const auto& [_, member] : members) ranks.push_back(member);
-  Reunion everyone(*this);
-  transport::GroupRendezvous group(everyone, ranks);
+  CommunicatorRendezvous all(*this);
+  transport::GroupRendezvous group(all, ranks);
   auto part = std::make_unique<Communicator>(transport_->connect_again(group), options_);
   part->sent_ = sent_;
   return part;

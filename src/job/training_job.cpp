@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/plugin_queue.h"
+#include "collective/plan/all_reduce.h"
 #include "data/training_data.h"
 #include "job/trainer_library.h"
 #include "launch/elastic_workers.h"
@@ -62,7 +63,7 @@ int world_size(const TrainingJob& job, const std::optional<launch::Job>& launche
 // Another number of workers would add up in another order.
 void check_order_of_addition(TrainingJob& job, int workers) {
   if (job.algorithm == "auto" || workers == 1) return;
-  if (launch::is_canonical(job.algorithm)) return;
+  if (collective::parse_algorithm(job.algorithm).is_canonical()) return;
   if (job.additions == TrainingJob::Additions::canonical || job.elastic.asked())
     throw BadInput(
         "--algorithm {}: the order in which it adds depends on the number of workers, and so would "

@@ -5,13 +5,12 @@
 
 namespace lockstep::launch {
 
-using collective::Algorithm;
 using collective::Communicator;
 
 void check_algorithm(const std::string& algorithm, const std::string& transport) {
   if (algorithm == "auto") return;
-  if (collective::parse_algorithm(algorithm) == Algorithm::engine && transport != "mpi")
-    throw BadInput("--algorithm engine: transport {} has no all-reduce of its own; mpi has",
+  if (collective::parse_algorithm(algorithm).is_engine() && transport != "mpi")
+    throw BadInput("--algorithm {}: transport {} has no all-reduce of its own; mpi has", algorithm,
                    transport);
 }
 
@@ -39,7 +38,7 @@ std::unique_ptr<Communicator> join_group(const Job& job, const GroupOptions& opt
 std::string algorithm_in_use(const GroupOptions& options, Communicator& group) {
   if (options.algorithm != "auto" || group.transport().shared_board() == nullptr)
     return options.algorithm;
-  return collective::name_of(Algorithm::direct);
+  return collective::usual_algorithm(0, group.transport()).name();
 }
 
 }  // namespace lockstep::launch

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collective/communicator.h"
-#include "collective/lane.h"
+#include "collective/serial_queue.h"
 #include "lockstep/gradient_hook.h"
 #include "parallel/gradient_layout.h"
 #include "parallel/parameters.h"
@@ -117,7 +117,7 @@ class Reducer {
   size_t next_bucket_ = 0;            ///< to start
   double seconds_waited_ = 0;
 
-  collective::Lane hook_lane_;  // last, so that it ends first
+  collective::SerialQueue hook_lane_;  // last, so that it ends first
 };
 
 }  // namespace lockstep::parallel

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collective/plan/order.h"
+#include "collective/plan/shards.h"
 
 namespace lockstep::parallel {
 namespace {

@@ -1,7 +1,8 @@
-// What is measured, and what it says. Two long messages of different size tell how fast links are;
-// where the line through them does not begin at a short message's time, links let bursts pass.
-// Short all-reduces by each algorithm tell latency, overhead and waking: those with which the
-// simulator comes closest to all of them, found by walking downhill.
+// How the model's numbers follow from measurements. Two long messages of different size give the
+// bandwidth of links; where the line through both does not begin at a short message's time, links
+// let bursts pass. Short all-reduces by each algorithm give latency, overhead and wake-up time: the
+// numbers with which the simulated times are closest to the measured ones, found by coordinate
+// descent.
 #include "sim/calibrate.h"
 
 #include <fmt/format.h>
@@ -42,7 +43,7 @@ double average(Communicator& group, double value) {
   return value;
 }
 
-// Ranks that run on one kernel share its processors, whatever hosts they take themselves for.
+// Ranks under one kernel share its processors, even if they have different host names.
 double shared_processors(Communicator& group) {
   const auto kernels = group.gather_texts(kernel_identity());
   const bool one_machine = std::all_of(kernels.begin(), kernels.end(),
@@ -52,8 +53,8 @@ double shared_processors(Communicator& group) {
                                                         : kUnlimited;
 }
 
-// Seconds in which every rank sends a message to the next: the best of a few, after rests in which
-// links gather what they let pass at once.
+// Seconds in which every rank sends a message to the next: the best of a few, with pauses in which
+// token buckets of links refill.
 double measure_long(Communicator& group, const transport::Memory& memory, size_t bytes) {
   constexpr int kTries = 8;
   constexpr std::chrono::milliseconds kRest(3);
@@ -72,7 +73,7 @@ double measure_long(Communicator& group, const transport::Memory& memory, size_t
   return average(group, best);
 }
 
-// Bytes a second that this processor folds.
+// Bytes a second that a rank folds.
 double measure_folding(Communicator& group, const transport::Memory& memory) {
   constexpr int kTries = 3;
   const size_t bytes = memory.bytes / 2;
@@ -111,11 +112,28 @@ double measure_short(Communicator& group, const transport::Memory& memory, const
   return average(group, best);
 }
 
-// Of many ranks, only algorithms whose plans are short.
-std::vector<Algorithm> sampled_algorithms(int world) {
-  if (world > 16) return {Algorithm::tree, Algorithm::butterfly, Algorithm::halving_doubling};
-  return {Algorithm::one_to_all, Algorithm::tree,   Algorithm::butterfly,
-          Algorithm::ring,       Algorithm::direct, Algorithm::halving_doubling};
+// Rounds and messages of rank 0.
+int length_of(const Plan& plan) {
+  size_t messages = 0;
+  for (int index = 0; index < plan.rounds; ++index) {
+    const collective::Round round = plan.round(0, index);
+    messages += round.sends.size() + round.receives.size();
+  }
+  return plan.rounds + static_cast<int>(messages);
+}
+
+// Plans that are measured and simulated again and again: of many ranks, only those whose length
+// grows with log2 n.
+std::vector<Plan> sampled_plans(int world) {
+  constexpr int kFewRanks = 16;
+  constexpr int kMostPerLevel = 8;
+  std::vector<Plan> plans;
+  for (const Algorithm algorithm : collective::planned_algorithms()) {
+    Plan plan = collective::all_reduce(algorithm, world, kShortElements);
+    if (world <= kFewRanks || length_of(plan) <= kMostPerLevel * collective::depth(world))
+      plans.push_back(std::move(plan));
+  }
+  return plans;
 }
 
 // Sum of squared logarithms of simulated/measured.
@@ -128,11 +146,11 @@ double distance(const Network& network, const std::vector<Sample>& samples) {
   return sum;
 }
 
-void walk_downhill(Network& network, const std::vector<Sample>& samples) {
+void fit_to_samples(Network& network, const std::vector<Sample>& samples) {
   std::vector<double Network::*> numbers = {&Network::latency, &Network::overhead,
                                             &Network::overhead_per_byte};
   if (network.processors != kUnlimited) numbers.push_back(&Network::wake);
-  constexpr double kLeast = 1e-11;  // of seconds, or of seconds a byte: nothing takes no time
+  constexpr double kLeast = 1e-11;  // seconds, or seconds a byte: factors cannot leave zero
   double best = distance(network, samples);
   const auto improve = [&](double Network::*number, double factor) {
     Network other = network;
@@ -154,8 +172,9 @@ void walk_downhill(Network& network, const std::vector<Sample>& samples) {
   }
 }
 
-// From what long messages took. Shaped links let tens or hundreds of kilobytes pass at once; what
-// looks like more are caches, or a busy moment in the shorter of the two.
+// From the times of long messages. Shaped links let bursts of tens or hundreds of kilobytes pass;
+// what looks like a larger burst is an effect of caches, or of other load during the shorter
+// message.
 void set_speed(Network& network, double middle, double most) {
   constexpr double kMostBurst = kLong / 8.0;
   const double slope = static_cast<double>(kLongest - kLong) / std::max(1e-9, most - middle);
@@ -179,30 +198,26 @@ Network calibrate(Communicator& group) {
   network.processors = shared_processors(group);
 
   std::vector<Sample> samples;
-  for (const Algorithm algorithm : sampled_algorithms(group.world_size())) {
-    const Plan plan = collective::all_reduce(algorithm, group.world_size(), kShortElements);
+  for (const Plan& plan : sampled_plans(group.world_size()))
     samples.push_back({plan, measure_short(group, memory, plan)});
-  }
   network.latency = 10e-6;
   network.overhead = 5e-6;
   network.overhead_per_byte = 0.5e-9;
   network.wake = network.processors == kUnlimited ? 0 : 5e-6;
-  walk_downhill(network, samples);
+  fit_to_samples(network, samples);
   return network;
 }
 
 namespace {
 
-// Between predictions that are as good as equal, the one in which ranks deal with one other at a
-// time, in few rounds: real networks are worse at many at once than the model.
-Algorithm choose(const std::vector<Prediction>& cheapest_first) {
+// The fastest pairwise algorithm if it is almost as fast as the fastest of all.
+Algorithm choose(const std::vector<Prediction>& fastest_first) {
   constexpr double kAsGoodAs = 1.05;
-  for (const Algorithm preferred : {Algorithm::butterfly, Algorithm::halving_doubling})
-    for (const Prediction& prediction : cheapest_first)
-      if (prediction.algorithm == preferred &&
-          prediction.seconds <= kAsGoodAs * cheapest_first.front().seconds)
-        return preferred;
-  return cheapest_first.front().algorithm;
+  const Prediction& fastest = fastest_first.front();
+  for (const Prediction& prediction : fastest_first)
+    if (prediction.algorithm->pairwise && prediction.seconds <= kAsGoodAs * fastest.seconds)
+      return prediction.algorithm;
+  return fastest.algorithm;
 }
 
 }  // namespace
@@ -213,20 +228,20 @@ std::function<Algorithm(int64_t)> cheapest_on(const Network& network, int world)
     const uint64_t size = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(bytes, 1)));
     const auto found = known->find(size);
     if (found != known->end()) return found->second;
-    const Algorithm cheapest =
+    const Algorithm fastest =
         choose(predict(world, static_cast<int64_t>(size), network, Among::canonical));
-    return known->emplace(size, cheapest).first->second;
+    return known->emplace(size, fastest).first->second;
   };
 }
 
 std::string describe(const Network& network) {
   std::string text = fmt::format(
-      "latency {:.1f} us, {:.0f} MB/s, {:.1f} us of processor a message and {:.2f} ns a byte",
+      "latency {:.1f} us, {:.0f} MB/s, {:.1f} us of processor time a message and {:.2f} ns a byte",
       network.latency * 1e6, network.bytes_per_second / 1e6, network.overhead * 1e6,
       network.overhead_per_byte * 1e9);
   if (network.processors != kUnlimited)
-    text += fmt::format(", {:.1f} us of waking, {} processors for all", network.wake * 1e6,
-                        network.processors);
+    text += fmt::format(", {:.1f} us to wake up, {} processors shared by all ranks",
+                        network.wake * 1e6, network.processors);
   if (network.burst_bytes > 0) text += fmt::format(", bursts of {} bytes", network.burst_bytes);
   return text;
 }

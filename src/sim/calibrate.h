@@ -10,15 +10,15 @@
 namespace lockstep::sim {
 
 /// Collective: measures long messages from every rank to the next, folding, and short all-reduces
-/// by several algorithms; returns the switch with which the simulator comes closest to them, the
-/// same on every rank. Takes a fraction of a second.
+/// by several algorithms; returns the switch for which simulated times are closest to the measured
+/// ones, the same on every rank. Takes a fraction of a second.
 Network calibrate(collective::Communicator& group);
 
-/// The cheapest all-reduce for a size, by simulation, among those in canonical order. Sizes are
-/// looked at in powers of two, each once.
+/// The canonical all-reduce algorithm that is fastest in simulation for a bucket of so many bytes;
+/// of almost equally fast ones, a pairwise one. Simulates each power of two once.
 std::function<collective::Algorithm(int64_t bytes)> cheapest_on(const Network& network, int world);
 
-/// "latency 31.2 us, 117 MB/s, 4.1 us of processor a message".
+/// "latency 31.2 us, 117 MB/s, 4.1 us of processor time a message and ...".
 std::string describe(const Network& network);
 
 }  // namespace lockstep::sim

@@ -10,9 +10,8 @@ std::vector<Prediction> predict(int world, int64_t bytes, const Network& network
   constexpr int64_t kElementBytes = 4;
   const int64_t count = (bytes + kElementBytes - 1) / kElementBytes;
   std::vector<Prediction> predictions;
-  for (size_t i = 0; i < collective::algorithm_names().size(); ++i) {
-    const auto algorithm = static_cast<collective::Algorithm>(i);
-    if (among == Among::canonical && !collective::is_canonical(algorithm)) continue;
+  for (const collective::Algorithm algorithm : collective::planned_algorithms()) {
+    if (among == Among::canonical && !algorithm.is_canonical()) continue;
     const collective::Plan plan = collective::all_reduce(algorithm, world, count);
     predictions.push_back({algorithm, simulate(plan, kElementBytes, network).seconds});
   }

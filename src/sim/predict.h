@@ -15,9 +15,9 @@ struct Prediction {
 
 enum class Among { all, canonical };
 
-/// How long each algorithm's all-reduce of a bucket of floats takes, cheapest first; of equally
-/// cheap ones, the one named first in Algorithm. Microseconds for a few ranks, seconds for
-/// thousands.
+/// How long an all-reduce of a bucket of floats takes by each algorithm that is a plan, fastest
+/// first; equally fast ones in the order of their names. The simulation takes microseconds for a
+/// few ranks, seconds for thousands.
 std::vector<Prediction> predict(int world, int64_t bytes, const Network& network,
                                 Among among = Among::all);
 

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "collective/plan/all_reduce.h"
-#include "collective/plan/request.h"
+#include "collective/plan/collectives.h"
 #include "lockstep_command.h"
 
 namespace lockstep {
@@ -59,8 +59,9 @@ TEST(Bench, SetsAllAlgorithmsSideBySide) {
     seen.insert(row.at("algorithm").get<std::string>());
     EXPECT_EQ(row.at("wrong"), 0) << row;
   }
-  EXPECT_EQ(seen.size(), 2 * collective::algorithm_names().size());
-  for (const std::string& name : collective::algorithm_names()) EXPECT_EQ(seen.count(name), 2U);
+  const auto planned = collective::planned_algorithms();
+  EXPECT_EQ(seen.size(), 2 * planned.size());
+  for (const collective::Algorithm algorithm : planned) EXPECT_EQ(seen.count(algorithm.name()), 2U);
 }
 
 TEST(Bench, TakesAlgorithmsInTheOrderGiven) {
@@ -76,7 +77,7 @@ TEST(Bench, MeasuresEveryCollectiveTypeAndOperation) {
       EXPECT_EQ(row.at("op"), name);
       EXPECT_EQ(row.at("wrong"), 0) << row;
     }
-  for (const std::string type : {"f64", "f16", "bf16", "i32", "i64"})
+  for (const std::string type : {"f64", "f16", "bf16", "i32", "i64", "u8"})
     for (const json& row : rows({"--type", type, "--redop", "max", "-e", "1K"})) {
       EXPECT_EQ(row.at("type"), type);
       EXPECT_EQ(row.at("redop"), "max");

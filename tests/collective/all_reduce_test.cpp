@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
 
 #include "collective/plan/rank_tree.h"
 #include "collective/symbolic.h"
@@ -11,30 +15,27 @@
 namespace lockstep::collective {
 namespace {
 
-int rounds_by_formula(Algorithm algorithm, int world, int height) {
-  switch (algorithm) {
-    case Algorithm::one_to_all:
-    case Algorithm::ring:
-      return 2 * (world - 1);
-    case Algorithm::tree:
-      return 2 * height;
-    case Algorithm::halving_doubling:
-      return height + depth(world);
-    case Algorithm::butterfly:
-      return height;
-    case Algorithm::direct:
-      return world > 1 ? 2 : 0;
-    case Algorithm::engine:
-      break;
-  }
-  return -1;
-}
+// Rounds among `world` ranks whose rank tree has `height` levels.
+struct Rounds {
+  std::string algorithm;
+  std::function<int(int world, int height)> of;
+};
+
+const std::vector<Rounds> kRounds = {
+    {"butterfly", [](int, int height) { return height; }},
+    {"direct", [](int world, int) { return world > 1 ? 2 : 0; }},
+    {"halving_doubling", [](int world, int height) { return height + depth(world); }},
+    {"one_to_all", [](int world, int) { return 2 * (world - 1); }},
+    {"ring", [](int world, int) { return 2 * (world - 1); }},
+    {"tree", [](int, int height) { return 2 * height; }},
+};
 
 class AllReduce : public ::testing::TestWithParam<std::string> {
  protected:
   Algorithm algorithm() const { return parse_algorithm(GetParam()); }
 
-  // Runs a plan, expects all that is expected of any, and says whether it added in canonical order.
+  // Runs a plan, checks what holds for all algorithms, and returns whether it added in canonical
+  // order.
   bool run(const Shards& shards, int64_t count) const {
     const int world = shards.world_size();
     SCOPED_TRACE(::testing::Message()
@@ -54,7 +55,7 @@ TEST_P(AllReduce, AddsEveryRankOnceAndInCanonicalOrderIfItSaysSo) {
       canonical = run(Shards::even(world, world), count) && canonical;
       if (HasFailure()) return;
     }
-  EXPECT_EQ(canonical, is_canonical(algorithm()));
+  EXPECT_EQ(canonical, algorithm().is_canonical());
 }
 
 TEST_P(AllReduce, AddsEveryShardOnceAndInCanonicalOrderForEveryWorldSize) {
@@ -67,7 +68,7 @@ TEST_P(AllReduce, AddsEveryShardOnceAndInCanonicalOrderForEveryWorldSize) {
         canonical = run(Shards::even(all, world), count) && canonical;
         if (HasFailure()) return;
       }
-  EXPECT_EQ(canonical, is_canonical(algorithm()));
+  EXPECT_EQ(canonical, algorithm().is_canonical());
 }
 
 TEST_P(AllReduce, AddsShardsInCanonicalOrderHoweverTheyAreOwned) {
@@ -78,26 +79,9 @@ TEST_P(AllReduce, AddsShardsInCanonicalOrderHoweverTheyAreOwned) {
       if (cuts >> (shard - 1) & 1U) bounds.push_back(shard);
     bounds.push_back(9);
     const bool canonical = run(Shards(bounds), 5);
-    EXPECT_TRUE(canonical || !is_canonical(algorithm()));
+    EXPECT_TRUE(canonical || !algorithm().is_canonical());
     if (HasFailure()) return;
   }
-}
-
-TEST_P(AllReduce, TakesTheFormulasRounds) {
-  for (const int world : worlds())
-    EXPECT_EQ(all_reduce(algorithm(), world, 1000).rounds,
-              rounds_by_formula(algorithm(), world, depth(world)));
-}
-
-TEST_P(AllReduce, TakesARoundMoreExactlyIfARankHasSeveralTerms) {
-  for (const int all : {8, 12, 17, 64})
-    for (int world = 2; world <= all; ++world) {
-      const Shards shards = Shards::even(all, world);
-      const bool more = shards.most_terms() > 1 && algorithm() != Algorithm::direct;
-      EXPECT_EQ(all_reduce(algorithm(), shards, 1000).rounds,
-                rounds_by_formula(algorithm(), world, RankTree(shards).depth()) + (more ? 1 : 0))
-          << all << " shards on " << world << " ranks";
-    }
 }
 
 TEST_P(AllReduce, OfSeveralShardsOnOneRankOnlyFinishes) {
@@ -108,39 +92,81 @@ TEST_P(AllReduce, OfSeveralShardsOnOneRankOnlyFinishes) {
   EXPECT_EQ(all_reduce(algorithm(), 1, 10).rounds, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(, AllReduce, ::testing::ValuesIn(algorithm_names()),
+INSTANTIATE_TEST_SUITE_P(, AllReduce, ::testing::ValuesIn(planned_names()),
                          [](const auto& param) { return param.param; });
+
+TEST(AllReduceRounds, AreThoseOfTheFormula) {
+  for (const auto& [name, rounds] : kRounds)
+    for (const int world : worlds())
+      EXPECT_EQ(all_reduce(parse_algorithm(name), world, 1000).rounds, rounds(world, depth(world)))
+          << name << " on " << world << " ranks";
+}
+
+TEST(AllReduceRounds, AreOneMoreIfARankHasSeveralTerms) {
+  for (const auto& [name, rounds] : kRounds)
+    for (const int all : {8, 12, 17, 64})
+      for (int world = 2; world <= all; ++world) {
+        const Shards shards = Shards::even(all, world);
+        const bool more = shards.most_terms() > 1 && name != "direct";
+        EXPECT_EQ(all_reduce(parse_algorithm(name), shards, 1000).rounds,
+                  rounds(world, RankTree(shards).depth()) + (more ? 1 : 0))
+            << name << ", " << all << " shards on " << world << " ranks";
+      }
+}
 
 TEST(LeanAllReduce, SendsNoMoreThanTheLowerBound) {
   constexpr int64_t kCount = 100'000;
-  for (const Algorithm algorithm :
-       {Algorithm::ring, Algorithm::halving_doubling, Algorithm::direct})
+  for (const char* name : {"direct", "halving_doubling", "ring"})
     for (const int world : worlds()) {
-      const Plan plan = all_reduce(algorithm, world, kCount);
+      const Plan plan = all_reduce(parse_algorithm(name), world, kCount);
       const double bound = 2.0 * (world - 1) / world * kCount;
       for (int rank = 0; rank < world; ++rank) {
         int64_t sent = 0;
         for (int index = 0; index < plan.rounds; ++index)
           for (const Send& send : plan.round(rank, index).sends) sent += send.range.size();
         EXPECT_NEAR(static_cast<double>(sent), bound, 2.0 * world)
-            << algorithm_names()[static_cast<size_t>(algorithm)] << ", rank " << rank << " of "
-            << world;
+            << name << ", rank " << rank << " of " << world;
       }
     }
 }
 
 TEST(OneToAll, NeedsNoMoreSlotsThanABinaryCounterHasDigits) {
   for (const int world : worlds())
-    EXPECT_LE(all_reduce(Algorithm::one_to_all, world, 1).slots, 1 + std::max(1, depth(world)));
+    EXPECT_LE(all_reduce(parse_algorithm("one_to_all"), world, 1).slots,
+              1 + std::max(1, depth(world)));
 }
 
-TEST(AllReduceNames, AreSuggestedWhenMistyped) {
-  expect_bad_input([] { parse_algorithm("buterfly"); }, {"did you mean 'butterfly'"});
+TEST(Algorithms, AreFoundByNameAndSuggestedWhenMistyped) {
+  for (const auto& row : algorithms()) EXPECT_EQ(parse_algorithm(row->name).name(), row->name);
+  expect_bad_input([] { parse_algorithm("buterfly"); },
+                   {"no such algorithm", "did you mean 'butterfly'", "engine"});
 }
 
-TEST(AllReduceNames, RefuseWorldsAndCountsThatCannotBe) {
-  expect_bad_input([] { all_reduce(Algorithm::ring, 0, 1); }, {"0 ranks"});
-  expect_bad_input([] { all_reduce(Algorithm::ring, 2, -1); }, {"-1 elements"});
+TEST(Algorithms, ArePlansExceptForTheEngine) {
+  EXPECT_EQ(planned_algorithms().size() + 1, algorithms().names().size());
+  const Algorithm engine = parse_algorithm("engine");
+  EXPECT_TRUE(engine.is_engine());
+  EXPECT_FALSE(engine.is_canonical());
+  expect_bad_input([&] { all_reduce(engine, 2, 1); }, {"algorithm engine", "has no plan"});
+}
+
+// The table of docs/algorithms.md has the table's texts.
+TEST(Algorithms, AreDocumented) {
+  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "../../docs/algorithms.md");
+  const std::string docs{std::istreambuf_iterator<char>(file), {}};
+  for (const auto& [name, rounds] : kRounds) {
+    const Algorithm algorithm = parse_algorithm(name);
+    const auto line = fmt::format("| `{}` | {} |", name, algorithm->rounds);
+    EXPECT_NE(docs.find(line), std::string::npos) << line;
+    EXPECT_NE(docs.find(algorithm->about), std::string::npos) << algorithm->about;
+    EXPECT_NE(docs.find(fmt::format("| `{}` | {} |", name, algorithm->cost)), std::string::npos)
+        << algorithm->cost;
+  }
+}
+
+TEST(Algorithms, RefuseWorldsAndCountsThatCannotBe) {
+  expect_bad_input([] { all_reduce(parse_algorithm("ring"), 0, 1); }, {"0 ranks"});
+  expect_bad_input([] { all_reduce(parse_algorithm("ring"), 2, -1); }, {"-1 elements"});
 }
 
 }  // namespace

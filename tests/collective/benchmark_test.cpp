@@ -128,7 +128,7 @@ TEST(BenchmarkData, IsNotTheResultBeforeTheCollectiveRan) {
 }
 
 // Adds up in the given type one rank after another, as `ring` does.
-TEST(BenchmarkData, HasSumsThatEveryTypeHoldsExactlyInTheLargestWorld) {
+TEST(BenchmarkData, HasTheResultOfAddingInTheGivenTypeInTheLargestWorld) {
   constexpr int kLargestWorld = 256;
   for_each_type_and_operation([](Type type, Operation operation) {
     Bucket sum(0, 64, type, operation);

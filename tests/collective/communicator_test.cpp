@@ -16,18 +16,18 @@ namespace {
 TEST_P(Communicators, GiveTheSameBitsForEveryAlgorithmWorldAndNumberOfTerms) {
   constexpr int64_t kShards = 8;
   for (const int world : {1, 2, 3, 4, 5, 8}) {
-    std::atomic<Algorithm> algorithm;
+    std::atomic<Algorithm> chosen;
     const Shards shards = Shards::even(kShards, world);
-    in_group(world, {.timeout_seconds = 20, .choose = [&](int64_t) { return algorithm.load(); }},
+    in_group(world, {.timeout_seconds = 20, .choose = [&](int64_t) { return chosen.load(); }},
              [&](Communicator& group) {
                for (const int64_t count : {int64_t{1}, int64_t{7}, int64_t{5000}})
-                 for (const std::string& name : algorithm_names()) {
-                   if (!is_canonical(parse_algorithm(name))) continue;
-                   algorithm = parse_algorithm(name);
+                 for (const Algorithm algorithm : planned_algorithms()) {
+                   if (!algorithm.is_canonical()) continue;
+                   chosen = algorithm;
                    group.barrier();  // nobody chooses the next one yet
                    EXPECT_TRUE(same_bits(sum_of_shards(group, shards, count),
                                          canonical_sum(0, kShards, count)))
-                       << name << " of " << count << " on " << world;
+                       << algorithm.name() << " of " << count << " on " << world;
                    group.barrier();
                  }
              });
@@ -37,11 +37,11 @@ TEST_P(Communicators, GiveTheSameBitsForEveryAlgorithmWorldAndNumberOfTerms) {
 TEST_P(Communicators, GiveTheSameBitsWhereRanksOwnDifferentNumbersOfShards) {
   constexpr int64_t kCount = 3000;
   const Shards shards({0, 1, 6, 7, 11, 13});
-  for (const std::string& name : algorithm_names()) {
-    if (!is_canonical(parse_algorithm(name))) continue;
-    in_group(5, always(parse_algorithm(name)), [&](Communicator& group) {
+  for (const Algorithm algorithm : planned_algorithms()) {
+    if (!algorithm.is_canonical()) continue;
+    in_group(5, always(algorithm), [&](Communicator& group) {
       EXPECT_TRUE(same_bits(sum_of_shards(group, shards, kCount), canonical_sum(0, 13, kCount)))
-          << name;
+          << algorithm.name();
     });
   }
 }
@@ -60,8 +60,8 @@ TEST_P(Communicators, AddBucketsInMemoryOfTheTransport) {
 
 TEST_P(Communicators, ReduceEveryTypeByEveryOperationAndAlgorithm) {
   constexpr int64_t kCount = 777;
-  for (const std::string& name : algorithm_names())
-    in_group(4, always(parse_algorithm(name)), [&](Communicator& group) {
+  for (const Algorithm algorithm : planned_algorithms())
+    in_group(4, always(algorithm), [&](Communicator& group) {
       for (const std::string& type_name : type_names())
         for (const std::string& operation_name : operation_names()) {
           const Operation operation = parse_operation(operation_name);
@@ -71,14 +71,14 @@ TEST_P(Communicators, ReduceEveryTypeByEveryOperationAndAlgorithm) {
           fill(buffer, group.rank(), operation);
           group.all_reduce(buffer, operation);
           EXPECT_EQ(count_wrong(Collective::all_reduce, buffer, group.rank(), 4, operation), 0)
-              << name << " " << operation_name << " of " << type_name;
+              << algorithm.name() << " " << operation_name << " of " << type_name;
         }
     });
 }
 
 TEST_P(Communicators, ReduceNothing) {
-  for (const std::string& name : algorithm_names())
-    in_group(4, always(parse_algorithm(name)), [](Communicator& group) {
+  for (const Algorithm algorithm : planned_algorithms())
+    in_group(4, always(algorithm), [](Communicator& group) {
       Floats none;
       group.all_reduce(buffer_of(none));
       group.broadcast(buffer_of(none), 3);
@@ -104,11 +104,11 @@ TEST_P(Communicators, HaveManyBucketsUnderWayAndKeepTheirOrder) {
 }
 
 TEST_P(Communicators, DivideAMeanOnce) {
-  for (const std::string& name : algorithm_names())
-    in_group(3, always(parse_algorithm(name)), [&](Communicator& group) {
+  for (const Algorithm algorithm : planned_algorithms())
+    in_group(3, always(algorithm), [&](Communicator& group) {
       Floats values(1000, static_cast<float>(3 * group.rank()));
       group.all_reduce(buffer_of(values), Operation::mean);
-      EXPECT_EQ(values, Floats(1000, 3.0F)) << name;
+      EXPECT_EQ(values, Floats(1000, 3.0F)) << algorithm.name();
     });
 }
 

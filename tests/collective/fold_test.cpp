@@ -9,13 +9,14 @@
 #include <random>
 
 #include "collective/fold/half.h"
-#include "collective/plan/order.h"
+#include "collective/plan/shards.h"
 #include "expect_error.h"
 
 namespace lockstep::collective {
 namespace {
 
-constexpr Type kTypes[] = {Type::f32, Type::f64, Type::f16, Type::bf16, Type::i32, Type::i64};
+constexpr Type kTypes[] = {Type::f32, Type::f64, Type::f16, Type::bf16,
+                           Type::i32, Type::i64, Type::u8};
 constexpr Operation kOperations[] = {Operation::sum, Operation::mean, Operation::min,
                                      Operation::max};
 constexpr Instructions kInstructions[] = {Instructions::best, Instructions::portable};
@@ -35,7 +36,7 @@ void store(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// A type's elements as the reference computes with them: doubles hold all of them but i64.
+// Elements as the reference computes with them: a double holds those of every type but i64.
 double read(Type type, const std::byte* from) {
   switch (type) {
     case Type::f32:
@@ -50,6 +51,8 @@ double read(Type type, const std::byte* from) {
       return load<int32_t>(from);
     case Type::i64:
       return static_cast<double>(load<int64_t>(from));
+    case Type::u8:
+      return load<uint8_t>(from);
   }
   return 0;
 }
@@ -68,11 +71,15 @@ void write(Type type, std::byte* to, double value) {
       return store(to, static_cast<int32_t>(value));
     case Type::i64:
       return store(to, static_cast<int64_t>(value));
+    case Type::u8:
+      return store(to, static_cast<uint8_t>(value));
   }
 }
 
-bool is_integral(Type type) {
-  return type == Type::i32 || type == Type::i64;
+// A value that the type can hold, also the sum of 13 of them.
+double in_range(Type type, double value) {
+  if (type == Type::u8) return std::min(std::round(std::abs(value) / 10), 19.0);
+  return type == Type::i32 || type == Type::i64 ? std::round(value) : value;
 }
 
 Bytes random_elements(Type type, size_t count, int seed) {
@@ -80,8 +87,8 @@ Bytes random_elements(Type type, size_t count, int seed) {
   std::normal_distribution<double> normal(0, 100);
   Bytes bytes(count * bytes_of(type));
   for (size_t i = 0; i < count; ++i) {
-    const double value = normal(generator);
-    write(type, bytes.data() + i * bytes_of(type), is_integral(type) ? std::round(value) : value);
+    const double value = in_range(type, normal(generator));
+    write(type, bytes.data() + i * bytes_of(type), value);
   }
   return bytes;
 }
@@ -146,6 +153,7 @@ TEST(Element, IsNamedAndParsed) {
     EXPECT_EQ(parse_operation(name_of(operation)), operation);
   EXPECT_EQ(bytes_of(Type::bf16), 2U);
   EXPECT_EQ(bytes_of(Type::i64), 8U);
+  EXPECT_EQ(bytes_of(Type::u8), 1U);
   expect_bad_input([] { parse_type("fp32"); }, {"'fp32': no such type"});
   expect_bad_input([] { parse_operation("maximum"); }, {"there are: sum, mean, min, max"});
 }
@@ -206,6 +214,25 @@ TEST(Combiner, GivesTheSameZeroWhicheverRankComesFirst) {
         combiner(type, operation)(into.data(), from.data(), bytes_of(type));
         EXPECT_EQ(std::signbit(read(type, into.data())), operation == Operation::min);
       }
+}
+
+TEST(Combiner, WrapsBytesAround) {
+  for (const Instructions instructions : kInstructions) {
+    Bytes into(100, std::byte{200});
+    const Bytes from(100, std::byte{100});
+    combiner(Type::u8, Operation::sum, instructions)(into.data(), from.data(), into.size());
+    EXPECT_EQ(into, Bytes(100, std::byte{44}));
+  }
+}
+
+TEST(Combiner, ComparesBytesWithoutASign) {
+  for (const Instructions instructions : kInstructions)
+    for (const Operation operation : {Operation::min, Operation::max}) {
+      Bytes into(100, std::byte{200});
+      const Bytes from(100, std::byte{100});
+      combiner(Type::u8, operation, instructions)(into.data(), from.data(), into.size());
+      EXPECT_EQ(into, Bytes(100, operation == Operation::min ? std::byte{100} : std::byte{200}));
+    }
 }
 
 TEST(Combiner, WrapsIntegersAround) {
@@ -321,14 +348,14 @@ TEST(FoldTree, WritesElsewhereAndLeavesTermsAlone) {
   }
 }
 
-TEST(FoldTree, RefusesWidthsThatAreNoNodes) {
+TEST(FoldTree, RefusesWidthsThatAreNotNodes) {
   std::vector<Bytes> vectors = random_vectors(Type::f32, 2, 16);
   const auto fold = [&](const std::vector<int64_t>& widths) {
     fold_in_place(vectors, widths, Type::f32, Operation::sum, 1, Instructions::best);
   };
   EXPECT_NE(message_of<Error>([&] {
               fold({1, 3});
-            }).find("no nodes of the tree"),
+            }).find("not nodes of the tree"),
             std::string::npos);
   EXPECT_NE(message_of<Error>([&] {
               fold({1, 1, 1});

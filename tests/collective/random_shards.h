@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collective/communicator.h"
-#include "collective/plan/order.h"
+#include "collective/plan/shards.h"
 
 namespace lockstep::collective {
 

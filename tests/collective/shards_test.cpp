@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "collective/plan/order.h"
 #include "collective/plan/rank_tree.h"
-#include "collective/plan/start.h"
 #include "expect_error.h"
 
 namespace lockstep::collective {

@@ -10,10 +10,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "collective/plan/order.h"
+#include "collective/plan/all_reduce.h"
 #include "collective/plan/plan.h"
 #include "collective/plan/shards.h"
 
@@ -146,7 +147,7 @@ class Symbolic {
         << range.begin << "-" << range.end;
   }
 
-  // Executors read what they send while things arrive, and let all arrive at once.
+  // A transport reads what it sends while messages arrive, and lets all of them arrive at once.
   void check_memory(const Round& round, int rank) const {
     for (const Send& send : round.sends) {
       check_range(send.slot, send.range);
@@ -163,7 +164,7 @@ class Symbolic {
                      overlap(receive.range, round.receives[j].range))
             << "rank " << rank << " receives twice in one place";
     }
-    for (const Fold& fold : round.folds) {
+    for (const SlotFold& fold : round.folds) {
       check_range(fold.into, fold.range);
       check_range(fold.from, fold.range);
       ASSERT_NE(fold.into, fold.from);
@@ -192,7 +193,7 @@ class Symbolic {
   }
 
   void fold(const Round& round, Memory& memory) {
-    for (const Fold& fold : round.folds) {
+    for (const SlotFold& fold : round.folds) {
       auto& into = memory[static_cast<size_t>(fold.into)];
       const auto& from = memory[static_cast<size_t>(fold.from)];
       for (auto i = static_cast<size_t>(fold.range.begin); i < static_cast<size_t>(fold.range.end);
@@ -230,6 +231,13 @@ inline bool is_canonical_everywhere(const Symbolic& outcome, Expressions& expres
   const int64_t canonical = expressions.canonical_result();
   return std::all_of(bucket.begin(), bucket.end(),
                      [&](int64_t result) { return result == canonical; });
+}
+
+/// The names of all algorithms that are plans: parameters of tests.
+inline std::vector<std::string> planned_names() {
+  std::vector<std::string> names;
+  for (const Algorithm algorithm : planned_algorithms()) names.push_back(algorithm.name());
+  return names;
 }
 
 /// 1 to 17, and 64.

@@ -42,43 +42,43 @@ class MpiCommunicator : public ::testing::Test {
 
 TEST_F(MpiCommunicator, GivesTheSameBitsForEveryAlgorithmAndNumberOfTerms) {
   for (const std::string& carrier : carriers())
-    for (const std::string& name : algorithm_names()) {
-      if (!is_canonical(parse_algorithm(name))) continue;
-      Communicator group = group_over(carrier, parse_algorithm(name));
+    for (const Algorithm algorithm : planned_algorithms()) {
+      if (!algorithm.is_canonical()) continue;
+      Communicator group = group_over(carrier, algorithm);
       for (const int64_t shard_count : {3, 8, 13})
         for (const int64_t count : {1, 7, 20'000}) {
           const Shards shards = Shards::even(shard_count, kWorld);
           EXPECT_TRUE(
               same_bits(sum_of_shards(group, shards, count), canonical_sum(0, shard_count, count)))
-              << name << " of " << count << " in " << shard_count << " shards over " << carrier;
+              << algorithm.name() << " of " << count << " in " << shard_count << " shards over "
+              << carrier;
         }
     }
 }
 
 TEST_F(MpiCommunicator, ReducesEveryTypeByEveryOperationAndAlgorithm) {
   constexpr int64_t kCount = 777;
-  std::vector<std::string> names = algorithm_names();
-  names.emplace_back("engine");
-  for (const std::string& name : names) {
-    Communicator group = group_over("mpi", parse_algorithm(name));
+  for (const auto& row : algorithms()) {
+    const Algorithm algorithm(*row);
+    Communicator group = group_over("mpi", algorithm);
     transport::Engine* const engine = group.transport().engine();
     for (const std::string& type_name : type_names())
       for (const std::string& operation_name : operation_names()) {
         const Type type = parse_type(type_name);
-        if (name == "engine" && !engine->supports(type)) continue;
+        if (algorithm.is_engine() && !engine->supports(type)) continue;
         const Operation operation = parse_operation(operation_name);
         std::vector<std::byte> data(kCount * bytes_of(type));
         const Buffer buffer{data.data(), kCount, type};
         fill(buffer, group.rank(), operation);
         group.all_reduce(buffer, operation);
         EXPECT_EQ(count_wrong(Collective::all_reduce, buffer, group.rank(), kWorld, operation), 0)
-            << name << ": " << operation_name << " of " << type_name;
+            << algorithm.name() << ": " << operation_name << " of " << type_name;
       }
   }
 }
 
 TEST_F(MpiCommunicator, AddsAlmostTheSameWithItsEngine) {
-  Communicator group = group_over("mpi", Algorithm::engine);
+  Communicator group = group_over("mpi", parse_algorithm("engine"));
   for (const int64_t count : {1, 1000, 300'000}) {
     const Floats expected = canonical_sum(0, kWorld, count);
     const Floats sum = sum_of_shards(group, Shards::even(kWorld, kWorld), count);
@@ -89,7 +89,8 @@ TEST_F(MpiCommunicator, AddsAlmostTheSameWithItsEngine) {
 
 TEST_F(MpiCommunicator, HasManyBucketsUnderWayAndKeepsTheirOrder) {
   for (const std::string& carrier : carriers())
-    for (const Algorithm algorithm : {Algorithm::butterfly, Algorithm::halving_doubling}) {
+    for (const Algorithm algorithm :
+         {parse_algorithm("butterfly"), parse_algorithm("halving_doubling")}) {
       Communicator group = group_over(carrier, algorithm);
       std::vector<Floats> buckets;
       for (size_t i = 0; i < 30; ++i) buckets.emplace_back(1 + i * 1000, static_cast<float>(i));
@@ -103,7 +104,7 @@ TEST_F(MpiCommunicator, HasManyBucketsUnderWayAndKeepsTheirOrder) {
 
 TEST_F(MpiCommunicator, SplitsIntoGroupsThatWorkSideBySide) {
   for (const std::string& carrier : carriers()) {
-    Communicator group = group_over(carrier, Algorithm::tree);
+    Communicator group = group_over(carrier, parse_algorithm("tree"));
     const auto part = group.split(group.rank() == 1 ? 1 : 0, -group.rank());
     EXPECT_EQ(part->world_size(), group.rank() == 1 ? 1 : 2);
     EXPECT_EQ(part->rank(), group.rank() == 0 ? 1 : 0);

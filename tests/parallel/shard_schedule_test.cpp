@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "collective/plan/order.h"
+#include "collective/plan/shards.h"
 
 namespace lockstep::parallel {
 namespace {

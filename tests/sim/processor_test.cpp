@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "collective/plan/all_reduce.h"
-#include "collective/plan/send_receive.h"
+#include "collective/plan/collectives.h"
 #include "expect_error.h"
 #include "sim/simulate.h"
 
@@ -35,7 +35,9 @@ double one_way(const Network& network, int64_t bytes = kBytes) {
 // A round in which n ranks exchange messages in pairs.
 double exchange(const Network& network, int world = 2, int64_t bytes = kBytes) {
   EXPECT_EQ(world, 2);
-  return simulate(collective::all_reduce(Algorithm::butterfly, world, bytes), 1, network).seconds;
+  return simulate(collective::all_reduce(collective::parse_algorithm("butterfly"), world, bytes), 1,
+                  network)
+      .seconds;
 }
 
 TEST(Processors, CostNothingByDefault) {
@@ -55,9 +57,10 @@ TEST(Processors, ThatNobodySharesChangeNothing) {
     change(n);
     n.processors = 1e9;
   });
-  for (const std::string& name : collective::algorithm_names()) {
-    const Plan plan = collective::all_reduce(collective::parse_algorithm(name), 8, 100);
-    EXPECT_NEAR(simulate(plan, 4, many).seconds, simulate(plan, 4, network).seconds, 1e-9) << name;
+  for (const Algorithm algorithm : collective::planned_algorithms()) {
+    const Plan plan = collective::all_reduce(algorithm, 8, 100);
+    EXPECT_NEAR(simulate(plan, 4, many).seconds, simulate(plan, 4, network).seconds, 1e-9)
+        << algorithm.name();
   }
 }
 
@@ -66,7 +69,7 @@ TEST(Waking, CostsAReceiverOnceARoundHoweverManyMessages) {
   const Network network = with([](Network& n) { n.wake = kWake; });
   EXPECT_NEAR(one_way(network), one_way(kSwitch) + kWake, 1e-12);
   // Two rounds, in each of which everyone receives from all others.
-  const Plan direct = collective::all_reduce(Algorithm::direct, 8, 800);
+  const Plan direct = collective::all_reduce(collective::parse_algorithm("direct"), 8, 800);
   EXPECT_NEAR(simulate(direct, 1, network).seconds,
               simulate(direct, 1, kSwitch).seconds + 2 * kWake, 1e-12);
 }
@@ -129,7 +132,7 @@ TEST(Bursts, PassWithoutTakingTime) {
 TEST(Bursts, AreSpentUntilALinkHasRested) {
   // Rounds follow each other at once: a latency is all that a link rests in between.
   const Network network = with([](Network& n) { n.burst_bytes = 10 * kBytes; });
-  const Plan ring = collective::all_reduce(Algorithm::ring, 4, 4 * 20 * kBytes);
+  const Plan ring = collective::all_reduce(collective::parse_algorithm("ring"), 4, 4 * 20 * kBytes);
   const double rounds = 6;
   const double free = 10 + (rounds - 1) * kLatency * kSpeed / kBytes;  // in messages of kBytes
   EXPECT_NEAR(simulate(ring, 1, network).seconds,
@@ -138,9 +141,10 @@ TEST(Bursts, AreSpentUntilALinkHasRested) {
 
 TEST(Bursts, OfNoBytesChangeNothing) {
   const Network network = with([](Network& n) { n.burst_bytes = 0; });
-  for (const std::string& name : collective::algorithm_names()) {
-    const Plan plan = collective::all_reduce(collective::parse_algorithm(name), 5, 1000);
-    EXPECT_EQ(simulate(plan, 4, network).seconds, simulate(plan, 4, kSwitch).seconds) << name;
+  for (const Algorithm algorithm : collective::planned_algorithms()) {
+    const Plan plan = collective::all_reduce(algorithm, 5, 1000);
+    EXPECT_EQ(simulate(plan, 4, network).seconds, simulate(plan, 4, kSwitch).seconds)
+        << algorithm.name();
   }
 }
 

@@ -1,5 +1,5 @@
 // A fold goes block by block: a block of every term is folded along the tree before the next block
-// is looked at, so that partial sums never leave the first cache. The root of a block is written
+// is read, so that partial sums never leave the first-level cache. The root of a block is written
 // only when all its terms have been read, which is why a result may be one of the terms.
 #include "collective/fold/fold.h"
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "collective/plan/order.h"
+#include "collective/plan/shards.h"
 
 namespace lockstep::collective {
 namespace {
@@ -54,7 +54,7 @@ class Folder {
     int64_t passed = 0;
     while (at < part.last && passed < on_the_left) passed += width(at++);
     if (passed != on_the_left || at == part.last)
-      throw Error(fmt::format("[fold_tree] terms {} to {} are no nodes of the tree over shards",
+      throw Error(fmt::format("[fold_tree] terms {} to {} are not nodes of the tree over shards",
                               part.first, part.last - 1));
     return {{part.first, at, on_the_left}, {at, part.last, part.shards - on_the_left}};
   }
@@ -83,7 +83,7 @@ class Folder {
  private:
   int64_t width(size_t term) const { return fold_.widths.empty() ? 1 : fold_.widths[term]; }
 
-  // Where the part's value is: the term itself, or the room given.
+  // Where the part's value is: in the term itself, or in the given room.
   const std::byte* fold(const Part& part, size_t begin, size_t bytes, Block& room) const {
     if (part.is_leaf()) return fold_.terms[part.first] + begin;
     const Split halves = split(part);
@@ -104,7 +104,7 @@ class Folder {
   Kernels kernels_;
 };
 
-// The vectors are read and written in one pass where there is a loop for it.
+// The loop that reads and writes the vectors in one pass, where there is one.
 SumToAll find_one_pass(const TreeFold& fold, const Folder& folder) {
   const bool sums = fold.operation == Operation::sum || fold.operation == Operation::mean;
   if (fold.type != Type::f32 || !sums || fold.results.size() != fold.terms.size()) return nullptr;

@@ -11,8 +11,9 @@
 namespace lockstep::collective {
 
 /// The function that folds elements of a type: into = into (+, min, max) from. A mean adds here and
-/// divides by `divider` at the end. f16 and bf16 are added in float and rounded to nearest even at
-/// every addition, so that what comes out depends on the tree alone. min and max of a NaN is NaN.
+/// uses `divider` at the end. f16 and bf16 are added in float and rounded to nearest even at every
+/// addition, so that the result depends only on the tree. min and max of a NaN are NaN. Integers
+/// wrap around.
 transport::Combine combiner(Type type, Operation operation,
                             Instructions instructions = Instructions::best);
 
@@ -21,10 +22,10 @@ transport::Combine combiner(Type type, Operation operation,
 using Divide = void (*)(std::byte* data, size_t bytes, int64_t n);
 Divide divider(Type type, Instructions instructions = Instructions::best);
 
-/// Folds many vectors along the canonical tree over shards (collective/plan/order.h), in blocks
+/// Folds many vectors along the canonical tree over shards (collective/plan/shards.h), in blocks
 /// that stay in the cache, and writes the result to all of `results`, which may be among `terms`.
-/// Term i is the sum of `widths[i]` shards that are one node of that tree; no widths: one shard
-/// each. `divide_by` 1 divides by nothing.
+/// Term i is the sum of `widths[i]` shards that are one node of that tree; without widths, every
+/// term is one shard.
 struct TreeFold {
   std::span<const std::byte* const> terms;
   std::span<const int64_t> widths;

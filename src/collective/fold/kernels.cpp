@@ -54,7 +54,7 @@ using BitsOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 struct Min {
   template <typename T>
   [[gnu::always_inline]] static T of(T a, T b) {
-    const T less = (a < b) | (a != a) ? a : b;
+    const T less = ((a < b) | (a != a)) ? a : b;
     if constexpr (std::is_integral_v<T>) {
       return less;
     } else {
@@ -68,7 +68,7 @@ struct Min {
 struct Max {
   template <typename T>
   [[gnu::always_inline]] static T of(T a, T b) {
-    const T more = (a > b) | (a != a) ? a : b;
+    const T more = ((a > b) | (a != a)) ? a : b;
     if constexpr (std::is_integral_v<T>) {
       return more;
     } else {

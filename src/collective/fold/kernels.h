@@ -7,8 +7,8 @@
 
 namespace lockstep::collective {
 
-/// Which of the processor's instructions to fold with: all it has, or those every one has. Both
-/// give the same bits (but for the payload of a NaN made of two).
+/// Which of the processor's instructions to use: all it has, or those that all processors have.
+/// Both give the same bits (except for the payload of a NaN that is made of two).
 enum class Instructions { best, portable };
 
 /// The loops over elements. `out` may be `a` or `b`; otherwise memory does not overlap.
@@ -23,7 +23,7 @@ struct Kernels {
 Kernels kernels(Type type, Operation operation, Instructions instructions);
 
 /// One pass over n = 2, 3 or 4 vectors of f32: loads each, adds along the canonical tree over n
-/// leaves, divides, and stores the result n times. Nothing for other n.
+/// leaves, divides, and stores the result n times. nullptr for other n.
 using SumToAll = void (*)(const std::byte* const* terms, std::byte* const* results, size_t bytes,
                           int64_t divide_by);
 SumToAll sum_f32_to_all(size_t n, Instructions instructions);

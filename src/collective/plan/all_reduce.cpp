@@ -1,71 +1,44 @@
 #include "collective/plan/all_reduce.h"
 
-#include <algorithm>
-#include <memory>
-
-#include "base/nearest.h"
-#include "collective/plan/butterfly.h"
-#include "collective/plan/direct.h"
-#include "collective/plan/halving_doubling.h"
-#include "collective/plan/one_to_all.h"
-#include "collective/plan/ring.h"
-#include "collective/plan/start.h"
-#include "collective/plan/tree.h"
+#include "collective/plan/rank_tree.h"
 #include "lockstep/error.h"
 
 namespace lockstep::collective {
+
+// Made when it is first used, so that files may add rows in whichever order they are loaded.
+Table<AlgorithmRow>& algorithms() {
+  static Table<AlgorithmRow> table("algorithm");
+  return table;
+}
+
 namespace {
 
-const std::string kEngine = "engine";
+[[maybe_unused]] const bool engine_added =
+    algorithms().add({.name = "engine",
+                      .about = "the transport's own all-reduce, such as MPI_Allreduce",
+                      .rounds = "the transport's",
+                      .cost = "the transport's"});
 
 }  // namespace
 
-const std::vector<std::string>& algorithm_names() {
-  static const std::vector<std::string> names = {"one_to_all",       "tree",  "butterfly", "ring",
-                                                 "halving_doubling", "direct"};
-  return names;
-}
-
-const std::string& name_of(Algorithm algorithm) {
-  return algorithm == Algorithm::engine ? kEngine
-                                        : algorithm_names()[static_cast<size_t>(algorithm)];
-}
-
 Algorithm parse_algorithm(const std::string& name) {
-  if (name == kEngine) return Algorithm::engine;
-  const auto& names = algorithm_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
-    throw BadInput("algorithm '{}': no such algorithm{}; there are: {}, {}", name,
-                   did_you_mean(name, names), fmt::join(names, ", "), kEngine);
-  return static_cast<Algorithm>(found - names.begin());
+  return Algorithm(algorithms().at(name));
 }
 
-bool is_canonical(Algorithm algorithm) {
-  return algorithm != Algorithm::ring && algorithm != Algorithm::engine;
+std::vector<Algorithm> planned_algorithms() {
+  std::vector<Algorithm> planned;
+  for (const auto& row : algorithms())
+    if (row->make != nullptr) planned.emplace_back(*row);
+  return planned;
 }
 
 Plan all_reduce(Algorithm algorithm, const Shards& shards, int64_t count) {
   if (count < 0) throw BadInput("all_reduce of {} elements: expected at least 0", count);
+  if (algorithm.is_engine())
+    throw BadInput("algorithm {}: it is the transport's own all-reduce and has no plan",
+                   algorithm.name());
   if (shards.world_size() == 1) return finish_alone(shards, count);
-  const auto start = std::make_shared<const Start>(shards, count);
-  switch (algorithm) {
-    case Algorithm::one_to_all:
-      return sequence(Start::plan(start), one_to_all(start));
-    case Algorithm::tree:
-      return sequence(Start::plan(start), tree(start));
-    case Algorithm::butterfly:
-      return sequence(Start::plan(start), butterfly(start));
-    case Algorithm::halving_doubling:
-      return sequence(Start::plan(start), halving_doubling(start));
-    case Algorithm::ring:
-      return ring(shards, count);
-    case Algorithm::direct:
-      return direct(shards, count);
-    case Algorithm::engine:
-      throw BadInput("algorithm engine: it is the transport's own and has no plan to look at");
-  }
-  throw Error("no such algorithm");
+  return algorithm->make(shards, count);
 }
 
 Plan all_reduce(Algorithm algorithm, int world, int64_t count) {

@@ -1,43 +1,77 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/table.h"
 #include "collective/plan/plan.h"
 #include "collective/plan/shards.h"
 
 namespace lockstep::collective {
 
-/// `engine` is the transport's own, such as MPI_Allreduce; all others are plans.
-enum class Algorithm { one_to_all, tree, butterfly, ring, halving_doubling, direct, engine };
+/// An all-reduce algorithm. Each is one file, which adds its row to the table when it is loaded:
+///
+///     [[maybe_unused]] const bool ring_added = algorithms().add(
+///         {.name = "ring", .about = "...", .rounds = "2 (n-1)", .cost = "...", .make = ring});
+///
+/// Names, help texts, messages, `explain`, `bench` and the choice of `auto` come from the table.
+struct AlgorithmRow {
+  std::string name;
+  std::string about;   ///< how it works, in one line
+  std::string rounds;  ///< of n ranks: "2 (n-1)"
+  /// Seconds on a switch whose links carry both directions at once, for powers of two:
+  /// "2 (n-1) (latency + size/n/bandwidth)".
+  std::string cost;
+  /// Whether it adds along the canonical tree (shards.h), so that its result has the same bits as
+  /// that of every other canonical algorithm, for any number of ranks.
+  bool canonical = false;
+  /// Whether a rank exchanges messages with about one other rank a round. Of algorithms that the
+  /// simulator finds almost equally fast, `auto` prefers these: real networks handle many messages
+  /// at once worse than the model does.
+  bool pairwise = false;
+  /// Whether ranks that see each other's memory run it there, without messages (shared_direct.h).
+  bool in_shared_memory = false;
+  /// The plan for two ranks or more. A row without one is the transport's own all-reduce.
+  Plan (*make)(const Shards& shards, int64_t count) = nullptr;
+};
 
-/// "one_to_all", "tree", ...; in the order of Algorithm, those that are plans.
-const std::vector<std::string>& algorithm_names();
+/// All algorithms, by name. `engine` is the transport's own, such as MPI_Allreduce; all others are
+/// plans.
+Table<AlgorithmRow>& algorithms();
 
-const std::string& name_of(Algorithm algorithm);
+/// A row of the table: as cheap to copy and compare as a pointer.
+class Algorithm {
+ public:
+  /// No algorithm, for collectives that have only one.
+  Algorithm() = default;
+  explicit Algorithm(const AlgorithmRow& row) : row_(&row) {}
+
+  const std::string& name() const { return row_->name; }
+  bool is_canonical() const { return row_->canonical; }
+  bool is_engine() const { return row_->make == nullptr; }
+
+  const AlgorithmRow& operator*() const { return *row_; }
+  const AlgorithmRow* operator->() const { return row_; }
+  /// An order without a meaning, for keys of maps.
+  auto operator<=>(const Algorithm&) const = default;
+
+ private:
+  const AlgorithmRow* row_ = nullptr;
+};
 
 /// Throws BadInput with the nearest name.
 Algorithm parse_algorithm(const std::string& name);
 
-/// Whether the algorithm adds along the canonical tree, so that its bits are those of every other
-/// one that does. `ring` and `engine` add in orders of their own.
-bool is_canonical(Algorithm algorithm);
+/// The algorithms that are plans, in the order of their names: all but `engine`.
+std::vector<Algorithm> planned_algorithms();
 
-/// Every rank's bucket of `count` elements becomes the sum over all shards. Any number of ranks,
-/// any count. In rounds, with h the height of the rank tree, which is ceil(log2 n) or little more:
+/// The plan after which every rank's bucket of `count` elements is the sum over all shards, for any
+/// number of ranks and any count. Throws BadInput for an algorithm that is not a plan.
 ///
-/// one_to_all        2 (n-1); rank 0 collects one bucket after another, then sends
-/// tree              2 h; to rank 0 along the tree, and back
-/// butterfly         h; both parts of every node exchange whole buckets
-/// ring              2 (n-1) of 1/n of the bucket
-/// halving_doubling  h + ceil(log2 n); both parts of a node exchange what the other will keep
-/// direct            2; every rank sums a slice of its own out of everyone's bucket
-///
-/// The last three send 2 (n-1)/n of the bucket per rank, which no all-reduce can undercut.
-///
-/// Where a rank's shards are more than one node of the canonical tree, `direct` sends all its terms
-/// and the others take one round more, at the beginning, to bring terms together.
+/// Where a rank's shards are more than one node of the canonical tree, `direct` sends all its
+/// terms; the other algorithms take one more round, at the beginning, to bring terms together.
 Plan all_reduce(Algorithm algorithm, const Shards& shards, int64_t count);
 
 /// With one shard a rank.

@@ -1,10 +1,13 @@
-// All-reduce in as many rounds as the tree is high.
+// All-reduce in as many rounds as the rank tree has levels.
 //
-// At each node every rank gets the other part's sum from a rank of that part, and adds it, so that
-// after level k every rank of a node of that level holds the node's sum. Both parts of a node count
-// their ranks from 0; rank i of the smaller part exchanges with rank i of the larger, and also
-// serves ranks i + s, i + 2s, ..., where s is the size of the smaller.
-#include "collective/plan/butterfly.h"
+// At each node every rank receives the other part's sum from a rank of that part, and adds it, so
+// that after level k every rank of a node of that level holds the node's sum. The ranks of both
+// parts are counted from 0; rank i of the smaller part exchanges with rank i of the larger one, and
+// also sends to ranks i + s, i + 2s, ..., where s is the size of the smaller part.
+#include <memory>
+
+#include "collective/plan/all_reduce.h"
+#include "collective/plan/rank_tree.h"
 
 namespace lockstep::collective {
 namespace {
@@ -22,9 +25,8 @@ Round exchange(const Start& start, int rank, const Node& node) {
   return round;
 }
 
-}  // namespace
-
-Plan butterfly(const std::shared_ptr<const Start>& start) {
+Plan butterfly(const Shards& shards, int64_t count) {
+  const auto start = std::make_shared<const Start>(shards, count);
   const int levels = start->tree().depth();
   const auto round = [=](int rank, int level) {
     const auto node = start->tree().node(rank, level);
@@ -32,7 +34,18 @@ Plan butterfly(const std::shared_ptr<const Start>& start) {
     if (level == levels - 1) result.finish(start->whole());
     return result;
   };
-  return {start->world_size(), start->count(), levels, start->slots(), round};
+  return sequence(Start::plan(start),
+                  {start->world_size(), start->count(), levels, start->slots(), round});
 }
 
+[[maybe_unused]] const bool butterfly_added =
+    algorithms().add({.name = "butterfly",
+                      .about = "both halves of every node of a binary tree exchange whole buckets",
+                      .rounds = "ceil(log2 n)",
+                      .cost = "log2(n) (latency + size/bandwidth)",
+                      .canonical = true,
+                      .pairwise = true,
+                      .make = butterfly});
+
+}  // namespace
 }  // namespace lockstep::collective

@@ -1,17 +1,20 @@
-// Every rank adds one slice of the bucket, for all.
+// Every rank adds one slice of the bucket on behalf of all ranks.
 //
-// Rank r gets slice r of every term of every rank and folds them along the tree over shards: that
-// is reduce-scatter. All-reduce then hands every slice to everyone. Where ranks see each other's
-// memory nothing need be copied: a rank adds its slice straight out of everyone's terms.
-#include "collective/plan/direct.h"
+// Rank r receives slice r of every term of every rank and folds them along the tree over shards:
+// that is reduce-scatter. All-reduce then sends every slice to every rank. Terms need not be whole
+// nodes, so no round is added for them. Where ranks see each other's memory, nothing need be
+// copied: a rank reads its slice from every rank's terms (collective/shared_direct.h).
+#include <memory>
 
 #include "base/range.h"
-#include "collective/plan/start.h"
+#include "collective/plan/all_reduce.h"
+#include "collective/plan/collectives.h"
+#include "collective/plan/rank_tree.h"
 
 namespace lockstep::collective {
 namespace {
 
-Plan hand_out(int world, int64_t count) {
+Plan send_slices(int world, int64_t count) {
   return {world, count, 1, 1, [=](int rank, int) {
             Round round;
             for (int peer = 0; peer < world; ++peer) {
@@ -23,36 +26,25 @@ Plan hand_out(int world, int64_t count) {
           }};
 }
 
+Plan direct(const Shards& shards, int64_t count) {
+  return sequence(reduce_scatter(shards, count), send_slices(shards.world_size(), count));
+}
+
+[[maybe_unused]] const bool direct_added =
+    algorithms().add({.name = "direct",
+                      .about = "every rank sums one slice of all buckets, and sends it to all",
+                      .rounds = "2",
+                      .cost = "2 latency + 2 (n-1)/n size/bandwidth",
+                      .canonical = true,
+                      .in_shared_memory = true,
+                      .make = direct});
+
 }  // namespace
-
-std::vector<Placed> place_terms(const Shards& shards, Group group, int rank) {
-  std::vector<Placed> placed;
-  auto next = static_cast<Slot>(shards.terms_of(rank).size());
-  for (int owner = group.first; owner < group.last; ++owner) {
-    Slot own = 0;
-    for (const Term& term : shards.terms_of(owner))
-      placed.push_back({term, owner == rank ? own++ : next++});
-  }
-  return placed;
-}
-
-Round exchange_slices(const Shards& shards, Group group, int rank, int64_t count) {
-  const auto slice_of = [&](int peer) { return slice(count, group.size(), peer - group.first); };
-  const auto terms_of = [&](int peer) { return static_cast<Slot>(shards.terms_of(peer).size()); };
-  Round round;
-  Slot landing = terms_of(rank);
-  for (int peer = group.first; peer < group.last; ++peer) {
-    if (peer == rank) continue;
-    for (Slot slot = 0; slot < terms_of(rank); ++slot) round.send(peer, slot, slice_of(peer));
-    for (int i = 0; i < terms_of(peer); ++i) round.receive(peer, landing++, slice_of(rank));
-  }
-  return round;
-}
 
 Plan reduce_scatter(const Shards& shards, int64_t count) {
   if (shards.world_size() == 1) return finish_alone(shards, count);
   const int world = shards.world_size();
-  const Group all{0, world};
+  const RankRange all{0, world};
   const auto owned = std::make_shared<const Shards>(shards);
   const auto round = [=](int rank, int) {
     Round result = exchange_slices(*owned, all, rank, count);
@@ -62,10 +54,6 @@ Plan reduce_scatter(const Shards& shards, int64_t count) {
     return result;
   };
   return {world, count, 1, static_cast<int>(place_terms(shards, all, 0).size()), round};
-}
-
-Plan direct(const Shards& shards, int64_t count) {
-  return sequence(reduce_scatter(shards, count), hand_out(shards.world_size(), count));
 }
 
 }  // namespace lockstep::collective

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace lockstep::collective {
 namespace {
@@ -11,15 +12,20 @@ constexpr int kLeft = 70;
 constexpr int kTop = 56;
 constexpr int kRoundWidth = 110;
 constexpr int kRankHeight = 44;
+constexpr int kMostRanks = 16;  // in a sketch
+constexpr size_t kMostColumns = 100;
 
-// What the receiver does with what arrives in `slot`: folds it in this round, keeps it for a later
-// one, or takes it as the result.
+// Whether the receiver of what arrives in `slot` folds it in this round.
+bool is_folded(const Round& receiver, Slot slot) {
+  const auto touches = [&](const SlotFold& fold) { return fold.from == slot || fold.into == slot; };
+  return slot != kBucket && std::any_of(receiver.folds.begin(), receiver.folds.end(), touches);
+}
+
+// What the receiver does with what arrives in `slot`: takes it as the result, folds it in this
+// round, or keeps it for a later one.
 const char* fate(const Round& receiver, Slot slot) {
   if (slot == kBucket) return "taken over";
-  const bool folded =
-      std::any_of(receiver.folds.begin(), receiver.folds.end(),
-                  [&](const Fold& fold) { return fold.from == slot || fold.into == slot; });
-  return folded ? "added" : "kept";
+  return is_folded(receiver, slot) ? "added" : "kept";
 }
 
 std::string arrow(int round, const Receive& message, int receiver, const char* what) {
@@ -27,7 +33,7 @@ std::string arrow(int round, const Receive& message, int receiver, const char* w
   const int x2 = x1 + kRoundWidth - 34;
   const int y1 = kTop + message.peer * kRankHeight;
   const int y2 = kTop + receiver * kRankHeight;
-  const bool added = std::string_view(what) != "taken over";
+  const bool added = message.slot != kBucket;
   return fmt::format(
       "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"1.6\" "
       "marker-end=\"url(#{})\"><title>{} to {}: elements {}-{}, {}</title></line>\n",
@@ -42,27 +48,44 @@ std::string marker(const char* name, const char* colour) {
       name, colour);
 }
 
-}  // namespace
-
-std::string formula(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::one_to_all:
-      return "2 (n-1) (latency + size/bandwidth)";
-    case Algorithm::tree:
-      return "2 log2(n) (latency + size/bandwidth)";
-    case Algorithm::butterfly:
-      return "log2(n) (latency + size/bandwidth)";
-    case Algorithm::ring:
-      return "2 (n-1) (latency + size/n/bandwidth)";
-    case Algorithm::halving_doubling:
-      return "2 log2(n) latency + 2 (n-1)/n size/bandwidth";
-    case Algorithm::direct:
-      return "2 latency + 2 (n-1)/n size/bandwidth";
-    case Algorithm::engine:
-      return "whatever the transport does";
+// {1, 2, 3, 5, 5} -> "1-3,5".
+std::string join(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  std::string text;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (!text.empty()) text += ',';
+    text +=
+        end - i == 1 ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[end - 1]);
+    i = end;
   }
-  return "";
+  return text;
 }
+
+std::string cell(const Round& round) {
+  std::vector<int> to, added, taken;
+  for (const Send& send : round.sends) to.push_back(send.peer);
+  for (const Receive& receive : round.receives)
+    (is_folded(round, receive.slot) ? added : taken).push_back(receive.peer);
+  std::string text;
+  const auto append = [&](const char* sign, const std::vector<int>& ranks) {
+    if (!ranks.empty()) text += fmt::format("{}{}{}", text.empty() ? "" : " ", sign, join(ranks));
+  };
+  append("->", to);
+  append("<+", added);
+  append("<-", taken);
+  return text.empty() ? "." : text;
+}
+
+std::string left_out(const Plan& plan, int ranks, int rounds) {
+  if (ranks == plan.world && rounds == plan.rounds) return "";
+  return fmt::format("shown: {} of {} rounds, {} of {} ranks\n", rounds, plan.rounds, ranks,
+                     plan.world);
+}
+
+}  // namespace
 
 std::string list_rounds(const Plan& plan) {
   std::string text;
@@ -75,6 +98,31 @@ std::string list_rounds(const Plan& plan) {
                             fate(round, message.slot));
     }
   return text;
+}
+
+std::string sketch_rounds(const Plan& plan) {
+  if (plan.rounds == 0) return "no rounds: a single rank has the sum already\n";
+  const int ranks = std::min(plan.world, kMostRanks);
+  std::vector<std::string> lines = {"round"};
+  for (int rank = 0; rank < ranks; ++rank) lines.push_back(fmt::format("rank {}", rank));
+  const auto widest = [](const std::vector<std::string>& texts) {
+    size_t width = 0;
+    for (const std::string& text : texts) width = std::max(width, text.size());
+    return width;
+  };
+  int rounds = 0;
+  for (; rounds < plan.rounds; ++rounds) {
+    std::vector<std::string> column = {fmt::format("{}", rounds + 1)};
+    for (int rank = 0; rank < ranks; ++rank) column.push_back(cell(plan.round(rank, rounds)));
+    const size_t indent = widest(lines) + 2;
+    if (rounds > 0 && indent + widest(column) > kMostColumns) break;
+    for (size_t i = 0; i < lines.size(); ++i)
+      lines[i] = fmt::format("{:<{}}{}", lines[i], indent, column[i]);
+  }
+  return fmt::format(
+      "{}\n{}->1 sends to rank 1; <+1 receives from it and adds; <-1 receives and "
+      "keeps\n",
+      fmt::join(lines, "\n"), left_out(plan, ranks, rounds));
 }
 
 std::string draw_rounds(const Plan& plan, const std::string& title) {

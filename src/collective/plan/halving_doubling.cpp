@@ -1,29 +1,30 @@
-// All-reduce in about 2 log2 n rounds that sends as little as can be, for any n.
+// All-reduce in about 2 log2 n rounds that sends as few bytes as any all-reduce can, for any n.
 //
-// A rank's *share* is the part of the bucket it is responsible for. Before level 0 every rank's
-// share is the whole bucket; after the last level the shares cut the bucket into n. The invariant:
-// after level k, the shares of a node's ranks cut the bucket into equal parts, and each rank holds
-// the node's sum over its share. To get there from a node's two parts, p ranks to the left and q to
-// the right: wherever a left share and a right share meet, the left rank keeps p/(p+q) of the
-// overlap and the right rank the rest; each sends the other what it gives up. A share shrinks from
-// 1/p to 1/(p+q), so over all levels a rank sends 1 - 1/n of the bucket.
+// A rank's *share* is the part of the bucket that it is responsible for. Before level 0 every
+// rank's share is the whole bucket; after the last level the shares cut the bucket into n. The
+// invariant: after level k, the shares of a node's ranks cut the bucket into equal parts, and each
+// rank holds the node's sum over its share. To get there from a node's two sides, p ranks to the
+// left and q to the right: wherever a left share and a right share overlap, the left rank keeps
+// p/(p+q) of the overlap and the right rank the rest; each sends the other what it gives up. A
+// share shrinks from 1/p to 1/(p+q), so over all levels a rank sends 1 - 1/n of the bucket.
 //
-// Then the shares are gathered. Where the tree is perfect that is the first half backwards, in
+// Then the shares are gathered. Where the tree is perfect, that is the first half backwards, in
 // which ranges merge as they double. Elsewhere that would make some ranks send more than others, so
-// shares travel by Bruck's scheme (all_gather.cpp), again 1 - 1/n of the bucket.
-#include "collective/plan/halving_doubling.h"
-
+// shares travel by Bruck's algorithm (data_movement.cpp), again 1 - 1/n of the bucket.
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include "collective/plan/all_gather.h"
+#include "collective/plan/all_reduce.h"
+#include "collective/plan/collectives.h"
+#include "collective/plan/rank_tree.h"
 
 namespace lockstep::collective {
 namespace {
 
 // How an overlap is divided: the left rank keeps [begin, cut), the right rank [cut, end).
-// Cutting at fixed places of the whole bucket keeps rounding from adding up.
+// Cutting at fixed places of the whole bucket keeps rounding errors from accumulating.
 int64_t cut(Range overlap, int64_t left, int64_t right) {
   const auto kept_before = [&](int64_t at) { return at * left / (left + right); };
   return overlap.begin + kept_before(overlap.end) - kept_before(overlap.begin);
@@ -39,14 +40,14 @@ Share overlaps(const Share& a, const Share& b) {
   return found;
 }
 
-enum class Part { left, right };
+enum class Side { left, right };
 
-// What the rank on `part`'s side keeps of its overlaps with a rank of the other side.
-Share kept_by(Part part, const Share& met, const Node& node) {
+// What the rank on `side` keeps of its overlaps with a rank of the other side.
+Share kept_by(Side side, const Share& met, const Node& node) {
   Share kept;
   for (const Range& overlap : met) {
     const int64_t at = cut(overlap, node.middle - node.begin, node.end - node.middle);
-    const Range range = part == Part::left ? Range{overlap.begin, at} : Range{at, overlap.end};
+    const Range range = side == Side::left ? Range{overlap.begin, at} : Range{at, overlap.end};
     if (!range.empty()) kept.push_back(range);
   }
   return kept;
@@ -55,8 +56,8 @@ Share kept_by(Part part, const Share& met, const Node& node) {
 /// shares[level][rank], before that level.
 using Shares = std::vector<std::vector<Share>>;
 
-// The ranks of the node's other part whose shares meet this rank's. Equal parts are cut alike: then
-// it is the one in the same place.
+// The ranks of the node's other side whose shares overlap this rank's. Sides of equal size are cut
+// in the same way: then it is the one in the same place.
 template <typename Visit>
 void for_each_peer(const std::vector<Share>& shares, int rank, const Node& node,
                    const Visit& visit) {
@@ -72,7 +73,7 @@ void for_each_peer(const std::vector<Share>& shares, int rank, const Node& node,
 Share share_after(const std::vector<Share>& shares, int rank, const Node& node) {
   Share share;
   for_each_peer(shares, rank, node, [&](int, const Share& met) {
-    const Share kept = kept_by(rank < node.middle ? Part::left : Part::right, met, node);
+    const Share kept = kept_by(rank < node.middle ? Side::left : Side::right, met, node);
     share.insert(share.end(), kept.begin(), kept.end());
   });
   std::sort(share.begin(), share.end(), [](Range a, Range b) { return a.begin < b.begin; });
@@ -96,8 +97,8 @@ Round scatter_round(const Start& start, const std::vector<Share>& shares, int ra
   Round round;
   const auto node = start.tree().node(rank, level);
   if (!node) return round;
-  const Part mine = rank < node->middle ? Part::left : Part::right;
-  const Part theirs = mine == Part::left ? Part::right : Part::left;
+  const Side mine = rank < node->middle ? Side::left : Side::right;
+  const Side theirs = mine == Side::left ? Side::right : Side::left;
   for_each_peer(shares, rank, *node, [&](int peer, const Share& met) {
     for (const Range& range : kept_by(theirs, met, *node))
       round.send(peer, start.sum(rank, *node), range);
@@ -119,7 +120,7 @@ Plan scatter_shares(const std::shared_ptr<const Start>& start,
   return {start->world_size(), start->count(), levels, start->slots(), round};
 }
 
-// What was sent comes back, what was received goes back.
+// Every message in the opposite direction, last round first.
 Plan backwards(const Plan& scatter) {
   const auto round = [forwards = scatter.round, last = scatter.rounds - 1](int rank, int index) {
     Round result;
@@ -132,14 +133,23 @@ Plan backwards(const Plan& scatter) {
   return {scatter.world, scatter.count, scatter.rounds, 1, round};
 }
 
-}  // namespace
-
-Plan halving_doubling(const std::shared_ptr<const Start>& start) {
+Plan halving_doubling(const Shards& shards, int64_t count) {
+  const auto start = std::make_shared<const Start>(shards, count);
   const auto shares = std::make_shared<const Shares>(all_shares(*start));
   const Plan scatter = scatter_shares(start, shares);
   const bool perfect = start->world_size() == 1 << start->tree().depth();
-  if (perfect) return sequence(scatter, backwards(scatter));
-  return sequence(scatter, all_gather(shares->back(), start->count()));
+  const Plan gather = perfect ? backwards(scatter) : all_gather(shares->back(), count);
+  return sequence(Start::plan(start), sequence(scatter, gather));
 }
 
+[[maybe_unused]] const bool halving_doubling_added = algorithms().add(
+    {.name = "halving_doubling",
+     .about = "both halves of a node exchange what the other keeps; then all gather",
+     .rounds = "2 ceil(log2 n)",
+     .cost = "2 log2(n) latency + 2 (n-1)/n size/bandwidth",
+     .canonical = true,
+     .pairwise = true,
+     .make = halving_doubling});
+
+}  // namespace
 }  // namespace lockstep::collective

@@ -1,18 +1,17 @@
 // Cuts the canonical tree over shards so that every rank is responsible for one node.
 //
 // A node of several ranks is split in the middle. Where the middle lies among the shards of one
-// rank, either of its *bounds* may move there: what the rank owns on that side becomes the
-// neighbour's to add. The bound of a rank at the edge of the node stays, or a rank outside the node
-// would have to add to it. Of both ways, the one that makes the lower tree is taken, then the one
-// that moves fewer terms. Invariant: ranks begin .. end-1 of a node are together responsible for
-// exactly the node's shards, each for at least one, and no bound between them has moved yet.
+// rank, either of the rank's *bounds* may move there: the neighbour then adds what the rank owns on
+// that side. The bound of a rank at the edge of the node stays, or a rank outside the node would
+// have to add to it. Of the two possible moves, the one that makes the lower tree is taken, then
+// the one that sends fewer terms. Invariant: ranks begin .. end-1 of a node are together
+// responsible for exactly the node's shards, each for at least one, and no bound between them has
+// moved yet.
 #include "collective/plan/rank_tree.h"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
-
-#include "collective/plan/order.h"
 
 namespace lockstep::collective {
 
@@ -105,6 +104,68 @@ std::optional<Node> RankTree::node(int rank, int level) const {
   while (at->height > level + 1) at = &vertices_[rank < at->node.middle ? at->left : at->right];
   if (at->height != level + 1) return std::nullopt;
   return at->node;
+}
+
+Start::Start(const Shards& shards, int64_t count)
+    : count_(count),
+      tree_(shards),
+      ranks_(static_cast<size_t>(shards.world_size())),
+      moves_(tree_.bounds() != shards.bounds()) {
+  const auto placed = move_terms(shards);
+  for (size_t rank = 0; rank < ranks_.size(); ++rank)
+    ranks_[rank].held = fold_terms(ranks_[rank].round, placed[rank], whole());
+}
+
+// Fills in the messages; returns for each rank the terms that it has to fold, in order.
+std::vector<std::vector<Placed>> Start::move_terms(const Shards& shards) {
+  std::vector<std::vector<Placed>> placed(ranks_.size());
+  std::vector<Slot> next;
+  next.reserve(ranks_.size());
+  for (int rank = 0; rank < world_size(); ++rank) {
+    next.push_back(static_cast<Slot>(shards.terms_of(rank).size()));
+    ranks_[static_cast<size_t>(rank)].scratch = next.back();
+    slots_ = std::max(slots_, next.back() + 1);
+  }
+  for (int owner = 0; owner < world_size(); ++owner) {
+    Slot slot = 0;
+    for (const Term& term : shards.terms_of(owner)) {
+      const int rank = tree_.responsible_for(term.begin);
+      const auto to = static_cast<size_t>(rank);
+      const Slot landing = rank == owner ? slot : next[to]++;
+      if (rank != owner) {
+        ranks_[static_cast<size_t>(owner)].round.send(rank, slot, whole());
+        ranks_[to].round.receive(owner, landing, whole());
+      }
+      placed[to].push_back({term, landing});
+      ++slot;
+    }
+  }
+  for (const Slot slots : next) slots_ = std::max(slots_, slots);
+  return placed;
+}
+
+Plan Start::plan(const std::shared_ptr<const Start>& start) {
+  return {start->world_size(), start->count_, start->moves_ ? 1 : 0, start->slots_,
+          [start](int rank, int) { return start->ranks_[static_cast<size_t>(rank)].round; }};
+}
+
+Slot Start::sum(int rank, const Node& node) const {
+  return node.part_of(rank) == 1 ? held(rank) : kBucket;
+}
+
+void Start::add_from(Round& round, int rank, const Node& node, int peer, Range range) const {
+  const Slot own = sum(rank, node);
+  const Slot landing = own == kBucket ? scratch(rank) : kBucket;
+  round.receive(peer, landing, range);
+  round.fold(kBucket, own == kBucket ? landing : own, range);
+}
+
+Plan finish_alone(const Shards& shards, int64_t count) {
+  return {1, count, shards.count() > 1 ? 1 : 0, 1, [count](int, int) {
+            Round round;
+            round.finish({0, count});
+            return round;
+          }};
 }
 
 }  // namespace lockstep::collective

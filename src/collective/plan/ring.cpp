@@ -1,14 +1,13 @@
-// All-reduce round a ring, in 2 (n-1) rounds of 1/n of the bucket.
+// All-reduce around a ring, in 2 (n-1) rounds of 1/n of the bucket.
 //
-// Every rank sends to the next. Slices travel once round the ring, each growing by one rank's
-// contribution at every stop: slice s starts at rank s and is complete at rank s-1, so every slice
-// is added in an order of its own, and that depends on the world size. Then the complete slices
-// travel once more.
-#include "collective/plan/ring.h"
-
+// Every rank sends to the next one. Each slice travels once around the ring, and every rank adds
+// its contribution: slice s starts at rank s and is complete at rank s-1. So every slice is added
+// in an order of its own, which depends on the world size. Then the complete slices travel around
+// the ring once more. A rank with several terms adds them first, in a round without messages.
 #include <vector>
 
 #include "base/range.h"
+#include "collective/plan/all_reduce.h"
 
 namespace lockstep::collective {
 namespace {
@@ -22,8 +21,6 @@ Plan fold_own(const std::vector<int>& terms, int64_t count, int most) {
   };
   return {static_cast<int>(terms.size()), count, most > 1 ? 1 : 0, most, round};
 }
-
-}  // namespace
 
 Plan ring(const Shards& shards, int64_t count) {
   const int world = shards.world_size();
@@ -50,4 +47,12 @@ Plan ring(const Shards& shards, int64_t count) {
   return sequence(fold_own(terms, count, most), {world, count, 2 * (world - 1), most + 1, round});
 }
 
+[[maybe_unused]] const bool ring_added = algorithms().add(
+    {.name = "ring",
+     .about = "slices travel around a ring and are added on the way, then once more",
+     .rounds = "2 (n-1)",
+     .cost = "2 (n-1) (latency + size/n/bandwidth)",
+     .make = ring});
+
+}  // namespace
 }  // namespace lockstep::collective

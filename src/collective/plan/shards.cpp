@@ -1,9 +1,10 @@
 #include "collective/plan/shards.h"
 
 #include <algorithm>
+#include <bit>
+#include <functional>
 #include <utility>
 
-#include "collective/plan/order.h"
 #include "lockstep/error.h"
 
 namespace lockstep::collective {
@@ -21,6 +22,15 @@ void collect(Term node, Term wanted, std::vector<Term>& found) {
 }
 
 }  // namespace
+
+int64_t middle(int64_t begin, int64_t end) {
+  const auto leaves = static_cast<uint64_t>(end - begin);
+  return begin + static_cast<int64_t>(std::bit_ceil(leaves) / 2);
+}
+
+int depth(int64_t leaves) {
+  return leaves <= 1 ? 0 : static_cast<int>(std::bit_width(static_cast<uint64_t>(leaves - 1)));
+}
 
 std::vector<Term> largest_nodes(int64_t shards, int64_t begin, int64_t end) {
   std::vector<Term> found;
@@ -41,7 +51,7 @@ Shards::Shards(std::vector<int64_t> bounds) : bounds_(std::move(bounds)) {
   const bool grow =
       std::adjacent_find(bounds_.begin(), bounds_.end(), std::greater_equal<>()) == bounds_.end();
   if (bounds_.size() < 2 || bounds_.front() != 0 || !grow)
-    throw BadInput("shards owned by ranks begin at {}: expected them to grow from 0",
+    throw BadInput("the bounds of the shards that ranks own are {}: expected them to grow from 0",
                    fmt::join(bounds_, ", "));
   for (size_t rank = 0; rank + 1 < bounds_.size(); ++rank)
     terms_.push_back(largest_nodes(count(), bounds_[rank], bounds_[rank + 1]));
@@ -63,6 +73,30 @@ Slot fold_terms(Round& round, std::span<const Placed> terms, Range range) {
   if (from == kBucket) std::swap(into, from);
   round.fold(into, from, range);
   return into;
+}
+
+std::vector<Placed> place_terms(const Shards& shards, RankRange group, int rank) {
+  std::vector<Placed> placed;
+  auto next = static_cast<Slot>(shards.terms_of(rank).size());
+  for (int owner = group.first; owner < group.last; ++owner) {
+    Slot own = 0;
+    for (const Term& term : shards.terms_of(owner))
+      placed.push_back({term, owner == rank ? own++ : next++});
+  }
+  return placed;
+}
+
+Round exchange_slices(const Shards& shards, RankRange group, int rank, int64_t count) {
+  const auto slice_of = [&](int peer) { return slice(count, group.size(), peer - group.first); };
+  const auto terms_of = [&](int peer) { return static_cast<Slot>(shards.terms_of(peer).size()); };
+  Round round;
+  Slot landing = terms_of(rank);
+  for (int peer = group.first; peer < group.last; ++peer) {
+    if (peer == rank) continue;
+    for (Slot slot = 0; slot < terms_of(rank); ++slot) round.send(peer, slot, slice_of(peer));
+    for (int i = 0; i < terms_of(peer); ++i) round.receive(peer, landing++, slice_of(rank));
+  }
+  return round;
 }
 
 }  // namespace lockstep::collective

@@ -1,31 +1,31 @@
 // Plans along the rank tree, towards a root and away from it.
 //
-// Each node has a *speaker* for each of its parts: the root if it is in that part, else the part's
-// first rank. Up: the speaker of the part without the node's own speaker sends to the one that
-// speaks for the node, which adds; so after level k, the speaker of every node up to there holds
-// its sum. Down: the reverse, nothing is added.
-#include "collective/plan/tree.h"
+// Each part of a node has a *leader*: the root if it is in that part, else the part's first rank.
+// One of the two leads the whole node. Up: the other one sends it its sum, and it adds; so after
+// level k the leader of every node up to that level holds the node's sum. Down: the reverse,
+// without adding.
+#include <memory>
 
-#include "collective/plan/all_gather.h"
-#include "collective/plan/gather.h"
-#include "lockstep/error.h"
+#include "collective/plan/all_reduce.h"
+#include "collective/plan/collectives.h"
+#include "collective/plan/rank_tree.h"
 
 namespace lockstep::collective {
 namespace {
 
-int speaker(int begin, int end, int root) {
+int leader(int begin, int end, int root) {
   return begin <= root && root < end ? root : begin;
 }
 
-/// Who meets at a node: one speaks for both parts afterwards.
+/// The leaders of a node's parts; `above` leads the whole node.
 struct Pair {
   int above;
   int below;
 };
 
 Pair pair_at(const Node& node, int root) {
-  const int left = speaker(node.begin, node.middle, root);
-  const int right = speaker(node.middle, node.end, root);
+  const int left = leader(node.begin, node.middle, root);
+  const int right = leader(node.middle, node.end, root);
   return right == root ? Pair{right, left} : Pair{left, right};
 }
 
@@ -59,31 +59,32 @@ Plan down(const std::shared_ptr<const Start>& start, int root) {
   return {start->world_size(), start->count(), levels, 1, round};
 }
 
-}  // namespace
-
-Plan tree(const std::shared_ptr<const Start>& start) {
-  return sequence(up(start, 0), down(start, 0));
+Plan tree(const Shards& shards, int64_t count) {
+  const auto start = std::make_shared<const Start>(shards, count);
+  return sequence(Start::plan(start), sequence(up(start, 0), down(start, 0)));
 }
 
+[[maybe_unused]] const bool tree_added =
+    algorithms().add({.name = "tree",
+                      .about = "up a binary tree to rank 0, which has the sum, and down again",
+                      .rounds = "2 ceil(log2 n)",
+                      .cost = "2 log2(n) (latency + size/bandwidth)",
+                      .canonical = true,
+                      .pairwise = true,
+                      .make = tree});
+
+}  // namespace
+
 Plan reduce(const Shards& shards, int64_t count, int root) {
-  check_root(root, shards.world_size());
   if (shards.world_size() == 1) return finish_alone(shards, count);
   const auto start = std::make_shared<const Start>(shards, count);
   return sequence(Start::plan(start), up(start, root));
 }
 
-Plan broadcast(int world, int64_t count, int root) {
-  check_root(root, world);
+Plan broadcast(int world, int64_t count, int root, BroadcastBy by) {
+  if (by == BroadcastBy::slices)
+    return sequence(scatter(world, count, root), all_gather(world, count));
   return down(std::make_shared<const Start>(Shards::even(world, world), count), root);
-}
-
-Plan broadcast_slices(int world, int64_t count, int root) {
-  return sequence(scatter(world, count, root), all_gather(world, count));
-}
-
-void check_root(int root, int world) {
-  if (root < 0 || root >= world)
-    throw BadInput("root {}: no such rank; expected 0 to {}", root, world - 1);
 }
 
 }  // namespace lockstep::collective

@@ -2,11 +2,11 @@
 //
 // A *host term* is the sum over a largest node of the shard tree inside the range of shards that
 // the host's ranks own together. Round 0: every rank of a host folds its slice of the host's terms.
-// Round 1: it hands that slice to the leader, which so has the host terms, as if it had owned all
-// of the host's shards. Then the leaders all-reduce, and each hands the result to its host.
+// Round 1: it sends that slice to the leader, which then has the host terms, as if it had owned all
+// of the host's shards. Then the leaders all-reduce, and each sends the result to its host's ranks.
 //
-// A host term's sum lies where fold_terms leaves it; on the leader the first one is in the bucket,
-// because the bucket is the first of the host's terms.
+// A host term's sum is in the slot that fold_terms returns; on the leader the first one is in the
+// bucket, because the bucket is the first of the host's terms.
 #include "collective/plan/two_level.h"
 
 #include <algorithm>
@@ -16,20 +16,19 @@
 #include <utility>
 
 #include "base/range.h"
-#include "collective/plan/direct.h"
 #include "lockstep/error.h"
 
 namespace lockstep::collective {
 namespace {
 
 struct Hosts {
-  std::vector<Group> groups;    // by host
-  std::vector<size_t> host_of;  // by rank
-  Shards shards;                // a host as one rank
+  std::vector<RankRange> groups;  // by host
+  std::vector<size_t> host_of;    // by rank
+  Shards shards;                  // a host as one rank
   Shards shards_of_ranks;
   int64_t count;
 
-  const Group& group_of(int rank) const { return groups[host_of[static_cast<size_t>(rank)]]; }
+  const RankRange& group_of(int rank) const { return groups[host_of[static_cast<size_t>(rank)]]; }
   const std::vector<Term>& terms_of(int rank) const {
     return shards.terms_of(static_cast<int>(host_of[static_cast<size_t>(rank)]));
   }
@@ -38,8 +37,8 @@ struct Hosts {
   }
 };
 
-std::vector<Group> groups_of(const std::vector<int>& host_of_rank) {
-  std::vector<Group> groups;
+std::vector<RankRange> groups_of(const std::vector<int>& host_of_rank) {
+  std::vector<RankRange> groups;
   std::set<int> seen;
   for (int rank = 0; rank < static_cast<int>(host_of_rank.size()); ++rank) {
     const int host = host_of_rank[static_cast<size_t>(rank)];
@@ -60,9 +59,9 @@ std::vector<Group> groups_of(const std::vector<int>& host_of_rank) {
 
 Hosts hosts_of(const std::vector<int>& host_of_rank, const Shards& shards, int64_t count) {
   if (static_cast<int>(host_of_rank.size()) != shards.world_size())
-    throw BadInput("hosts of {} ranks, shards of {}: expected as many", host_of_rank.size(),
-                   shards.world_size());
-  std::vector<Group> groups = groups_of(host_of_rank);
+    throw BadInput("the hosts of {} ranks are given, but {} ranks own the shards",
+                   host_of_rank.size(), shards.world_size());
+  std::vector<RankRange> groups = groups_of(host_of_rank);
   std::vector<size_t> host_of;
   std::vector<int64_t> bounds = {0};
   for (size_t host = 0; host < groups.size(); ++host) {
@@ -94,7 +93,7 @@ std::vector<Slot> host_term_slots(const Hosts& hosts, int rank) {
 
 // Rounds 0 and 1, of a host with several ranks.
 Round towards_leader(const Hosts& hosts, int rank, int index) {
-  const Group& group = hosts.group_of(rank);
+  const RankRange& group = hosts.group_of(rank);
   if (index == 0) {
     Round round = exchange_slices(hosts.shards_of_ranks, group, rank, hosts.count);
     fold_host_terms(hosts, rank, round);
@@ -110,7 +109,7 @@ Round towards_leader(const Hosts& hosts, int rank, int index) {
 }
 
 Round from_leader(const Hosts& hosts, int rank) {
-  const Group& group = hosts.group_of(rank);
+  const RankRange& group = hosts.group_of(rank);
   Round round;
   if (rank != group.first) round.receive(group.first, kBucket, {0, hosts.count});
   for (int peer = group.first + 1; rank == group.first && peer < group.last; ++peer)
@@ -118,13 +117,13 @@ Round from_leader(const Hosts& hosts, int rank) {
   return round;
 }
 
-// Slots of a leader: first those of the host's ranks' terms, then what the leaders' plan needs.
+// Slots of a leader: first those of the terms of the host's ranks, then those of the leaders' plan.
 int terms_on(const Hosts& hosts, int rank) {
-  const Group& group = hosts.group_of(rank);
+  const RankRange& group = hosts.group_of(rank);
   return static_cast<int>(place_terms(hosts.shards_of_ranks, group, rank).size());
 }
 
-// The leaders' plan speaks of hosts and of host terms; this is the same about ranks and slots.
+// From the leaders' plan, which is in terms of hosts and host terms, to ranks and their slots.
 Round translate(const Hosts& hosts, int leader, Round round) {
   const std::vector<Slot> terms = host_term_slots(hosts, leader);
   const int scratch = terms_on(hosts, leader) - static_cast<int>(terms.size());
@@ -135,14 +134,14 @@ Round translate(const Hosts& hosts, int leader, Round round) {
   for (Send& send : round.sends) send = {rank(send.peer), slot(send.slot), send.range};
   for (Receive& receive : round.receives)
     receive = {rank(receive.peer), slot(receive.slot), receive.range};
-  for (Fold& fold : round.folds) fold = {slot(fold.into), slot(fold.from), fold.range};
+  for (SlotFold& fold : round.folds) fold = {slot(fold.into), slot(fold.from), fold.range};
   return round;
 }
 
 Plan among_leaders(const std::shared_ptr<const Hosts>& hosts, Algorithm algorithm) {
   const Plan leaders = all_reduce(algorithm, hosts->shards, hosts->count);
   int most_terms = 0;
-  for (const Group& group : hosts->groups)
+  for (const RankRange& group : hosts->groups)
     most_terms = std::max(most_terms, terms_on(*hosts, group.first));
   const auto round = [=](int rank, int index) {
     if (rank != hosts->group_of(rank).first) return Round{};
@@ -159,9 +158,8 @@ Plan two_level(const std::vector<int>& host_of_rank, Algorithm between_leaders,
                const Shards& shards, int64_t count) {
   const auto hosts = std::make_shared<const Hosts>(hosts_of(host_of_rank, shards, count));
   const int world = shards.world_size();
-  // One host needs no leader, and a leader with nobody to lead no rounds for that.
-  if (hosts->groups.size() == 1) return all_reduce(Algorithm::direct, shards, count);
-  if (static_cast<int>(hosts->groups.size()) == world)
+  // One host, or one rank a host, is one level only.
+  if (hosts->groups.size() == 1 || static_cast<int>(hosts->groups.size()) == world)
     return all_reduce(between_leaders, shards, count);
   const auto several = [hosts](int rank) { return hosts->group_of(rank).size() > 1; };
   const Plan up{world, count, 2, 1, [=](int rank, int index) {

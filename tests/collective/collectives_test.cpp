@@ -1,11 +1,10 @@
-#include "collective/plan/request.h"
+#include "collective/plan/collectives.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "base/range.h"
-#include "collective/plan/tree.h"
 #include "collective/symbolic.h"
 #include "expect_error.h"
 
@@ -46,16 +45,16 @@ void for_every_size(const Test& test) {
 }
 
 TEST(Broadcast, GivesEveryRankTheRootsBucket) {
-  for (const Algorithm algorithm : {Algorithm::tree, Algorithm::direct})
+  for (const BroadcastBy by : {BroadcastBy::tree, BroadcastBy::slices})
     for_every_size([&](int world, int64_t count) {
       for (const int root : roots(world)) {
         Request asked = request(Collective::broadcast, world, count, root);
-        asked.algorithm = algorithm;
+        asked.broadcast_by = by;
         const Plan plan = plan_of(asked);
         Expressions expressions(world);
         const Symbolic outcome = run(plan, expressions);
         for (int rank = 0; rank < world; ++rank) expect_all(outcome.bucket(rank), root);
-        const bool in_slices = algorithm == Algorithm::direct && world > 1;
+        const bool in_slices = by == BroadcastBy::slices && world > 1;
         EXPECT_EQ(plan.rounds, depth(world) + (in_slices ? 1 : 0));
       }
     });

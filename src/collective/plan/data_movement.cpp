@@ -1,19 +1,24 @@
-// All-gather by Bruck's scheme, for any number of ranks.
+// Collectives that move data and add nothing.
 //
-// Ranks stand in a circle, in the order in which their shares begin; a rank's *place* counts from
-// 0. Before round k, the rank at place p has the shares of places p .. p + 2^k - 1 (counted round,
-// and at most all). It passes them on to place p - 2^k and gets as many from place p + 2^k, or just
-// those that are still missing; so over all rounds a rank sends as much as it gets: everything but
-// one share. What neighbours in the circle have often touches in the bucket, and travels as one.
-#include "collective/plan/all_gather.h"
-
+// *All-gather* by Bruck's algorithm, for any number of ranks. Ranks stand in a circle, in the order
+// in which their shares begin; a rank's *place* counts from 0. Before round k, the rank at place p
+// has the shares of places p .. p + 2^k - 1 (modulo n, and at most all). It sends them to place
+// p - 2^k and receives as many from place p + 2^k, or only those that are still missing; so over
+// all rounds a rank sends as much as it receives: everything but one share. The shares of
+// neighbours in the circle are often adjacent in the bucket, and travel as one range.
+//
+// *Barrier* by dissemination. Before round k, a rank knows that the 2^k - 1 ranks before it (modulo
+// n) have entered; it tells the rank 2^k after it, and hears from the rank 2^k before it.
+//
+// *Gather and scatter* go straight to the root and from it: the root's link carries every slice
+// once in any case, and a tree would only make other links carry slices as well.
 #include <algorithm>
 #include <memory>
 #include <numeric>
 #include <utility>
 
 #include "base/range.h"
-#include "collective/plan/order.h"
+#include "collective/plan/collectives.h"
 
 namespace lockstep::collective {
 namespace {
@@ -42,7 +47,7 @@ class Circle {
   int place_of(int rank) const { return place_of_[static_cast<size_t>(rank)]; }
   int rank_at(int place) const { return rank_at_[static_cast<size_t>(place)]; }
 
-  // All that `many` places from `first` on have, as few ranges as can be.
+  // All that `many` places from `first` on have, as few ranges as possible.
   Share joined(int first, int many) const {
     Share ranges;
     for (const Piece& piece : pieces_) {
@@ -93,6 +98,49 @@ Plan all_gather(const std::vector<Share>& shares, int64_t count) {
     return result;
   };
   return {world, count, depth(world), 1, round};
+}
+
+Plan gather(int world, int64_t count, int root) {
+  const auto round = [=](int rank, int) {
+    Round result;
+    if (rank != root) result.send(root, kBucket, slice(count, world, rank));
+    for (int peer = 0; rank == root && peer < world; ++peer)
+      if (peer != root) result.receive(peer, kBucket, slice(count, world, peer));
+    return result;
+  };
+  return {world, count, world > 1 ? 1 : 0, 1, round};
+}
+
+Plan scatter(int world, int64_t count, int root) {
+  const auto round = [=](int rank, int) {
+    Round result;
+    if (rank != root) result.receive(root, kBucket, slice(count, world, rank));
+    for (int peer = 0; rank == root && peer < world; ++peer)
+      if (peer != root) result.send(peer, kBucket, slice(count, world, peer));
+    return result;
+  };
+  return {world, count, world > 1 ? 1 : 0, 1, round};
+}
+
+Plan barrier(int world) {
+  const auto round = [=](int rank, int index) {
+    const int distance = 1 << index;
+    Round result;
+    result.send((rank + distance) % world, kBucket, {0, 1});
+    result.receive((rank - distance + world) % world, 1, {0, 1});
+    return result;
+  };
+  return {world, 1, depth(world), 2, round};
+}
+
+Plan send_receive(int world, int64_t count, int from, int to) {
+  const auto round = [=](int rank, int) {
+    Round result;
+    if (rank == from) result.send(to, kBucket, {0, count});
+    if (rank == to) result.receive(from, kBucket, {0, count});
+    return result;
+  };
+  return {world, count, from == to ? 0 : 1, 1, round};
 }
 
 }  // namespace lockstep::collective

@@ -1,32 +1,30 @@
-#include "collective/plan/request.h"
+#include "collective/plan/collectives.h"
 
 #include <algorithm>
 
 #include "base/nearest.h"
-#include "collective/plan/all_gather.h"
-#include "collective/plan/barrier.h"
-#include "collective/plan/direct.h"
-#include "collective/plan/gather.h"
-#include "collective/plan/send_receive.h"
-#include "collective/plan/tree.h"
 #include "lockstep/error.h"
 
 namespace lockstep::collective {
 namespace {
 
-Plan broadcast_as_asked(const Request& request) {
-  switch (request.algorithm) {
-    case Algorithm::one_to_all:
-    case Algorithm::tree:
-    case Algorithm::butterfly:
-      return broadcast(request.shards.world_size(), request.count, request.root);
-    case Algorithm::ring:
-    case Algorithm::halving_doubling:
-    case Algorithm::direct:
-    case Algorithm::engine:
-      return broadcast_slices(request.shards.world_size(), request.count, request.root);
-  }
-  throw Error("no such algorithm");
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
+void check(const Request& request) {
+  const std::string& name = collective_names()[static_cast<size_t>(request.collective)];
+  const int world = request.shards.world_size();
+  const auto is_rank = [&](int rank) { return rank >= 0 && rank < world; };
+  if (request.count < 0)
+    throw BadInput("{} of {} elements: expected at least 0", name, request.count);
+  if (has_root(request.collective) && !is_rank(request.root))
+    throw BadInput("{}: root {}: no such rank; expected 0 to {}", name, request.root, world - 1);
+  const bool between_ranks = is_rank(request.root) && is_rank(request.peer);
+  if (request.collective == Collective::send_receive && !between_ranks)
+    throw BadInput("{} from rank {} to rank {}: expected ranks 0 to {}", name, request.root,
+                   request.peer, world - 1);
 }
 
 }  // namespace
@@ -48,16 +46,14 @@ Collective parse_collective(const std::string& name) {
 }
 
 Plan plan_of(const Request& request) {
+  check(request);
   const int world = request.shards.world_size();
   const int64_t count = request.count;
-  if (count < 0)
-    throw BadInput("{} of {} elements: expected at least 0",
-                   collective_names()[static_cast<size_t>(request.collective)], count);
   switch (request.collective) {
     case Collective::all_reduce:
       return all_reduce(request.algorithm, request.shards, count);
     case Collective::broadcast:
-      return broadcast_as_asked(request);
+      return broadcast(world, count, request.root, request.broadcast_by);
     case Collective::reduce:
       return reduce(request.shards, count, request.root);
     case Collective::all_gather:
