@@ -59,7 +59,10 @@ WorkerProcess::WorkerProcess(const Place& place, Surroundings& surroundings)
   std::fflush(nullptr);
   const int parent = getpid();
   const int pid = fork();
-  if (pid == 0) return become_worker(place, parent);
+  if (pid == 0) {
+    become_worker(place, parent);
+    return;
+  }
   int cause = errno;
   if (pid > 0) {
     setpgid(pid, pid);  // in both, so that it is done before either goes on

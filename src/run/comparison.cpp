@@ -96,7 +96,7 @@ std::optional<int64_t> first_other_loss(const Record& a, const Record& b) {
 }  // namespace
 
 Comparison compare_runs(const std::filesystem::path& a, const std::filesystem::path& b) {
-  const Story first = read_record(a), second = read_record(b);
+  const Record first = read_record(a), second = read_record(b);
   Comparison comparison;
   comparison.causes = causes_of(first, second);
   find_parting(first, second, comparison);

@@ -163,11 +163,11 @@ std::string model_sha256(const Model& model) {
 void save_weights(const fs::path& path, const Model& model, const Metadata& about) {
   Metadata metadata = about;
   metadata["format"] = "pt";
-  write_safetensors(path, model_views(model), metadata);
+  run::write_safetensors(path, model_views(model), metadata);
 }
 
 void load_weights(const fs::path& path, Model& model) {
-  load_model(read_safetensors(path), path, model);
+  load_model(run::read_safetensors(path), path, model);
 }
 
 void capture(const Model& model, Step& step, const ResumePoint& point, Safetensors& into) {
