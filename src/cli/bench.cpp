@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -178,8 +179,10 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
                                            .silence_seconds = flags.silence,
                                            .facts = facts_of(flags)}));
   const auto network = measure_network(group, flags);
-  const auto usual = [&](int64_t bytes) { return usual_algorithm(bytes, group.transport()); };
-  const auto chosen = network ? sim::cheapest_on(*network, group.world_size()) : usual;
+  std::function<Algorithm(int64_t)> chosen = [&](int64_t bytes) {
+    return collective::usual_algorithm(bytes, group.transport());
+  };
+  if (network) chosen = sim::cheapest_on(*network, group.world_size());
   const Algorithm between_measurements = collective::parse_algorithm("butterfly");
   const bool speaks = group.rank() == 0;
   if (speaks && !flags.json) print_head(flags, group);
