@@ -17,7 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hosts import Hosts, why_not
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests/beds")]
+from hosts import Hosts, why_not  # noqa: E402
 
 MODELS = {"convnet": "fashion-mnist", "resnet20": "cifar10"}
 CANONICAL = ["one_to_all", "tree", "butterfly", "halving_doubling", "direct"]

@@ -3,7 +3,7 @@
 
     bench/slurm_training.py        needs root, slurm-wlm, munge and MNIST (lockstep data get mnist)
 
-The cluster is made and removed here (bench/slurm_cluster.py); jobs are given to it by `sbatch -N 2` with
+The cluster is made and removed here (tests/beds/slurm_cluster.py); jobs are given to it by `sbatch -N 2` with
 examples/slurm/train.sbatch. Printed are the accuracy, the model's digest and the seconds of each.
 """
 
@@ -15,9 +15,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from slurm_cluster import SlurmCluster
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests/beds")]
+from slurm_cluster import SlurmCluster  # noqa: E402
+
 RECIPE = ROOT / "recipes/mnist-convnet.toml"  # as examples/slurm/train.sbatch has it
 LOCKSTEP = ROOT / "build/release/lockstep"
 MPI = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_mpi_yield_when_idle": "1", "SLURM_PMIX_FENCE": "ring",

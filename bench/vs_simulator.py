@@ -4,7 +4,7 @@
     bench/vs_simulator.py --hosts 4,8 --bytes 4K,16M --rounds 3
 
 Hosts are network namespaces of this machine, joined by a bridge and shaped to 1 Gbit/s in both
-directions (bench/hosts.py; needs root). Each round starts the workers, lets them calibrate the model
+directions (tests/beds/hosts.py; needs root). Each round starts the workers, lets them calibrate the model
 on this network, and measures every algorithm; the median of rounds counts, of what was measured and
 of what was predicted. Ends with 1 if something is off by more than --tolerance, if two algorithms
 come in another order than predicted though they should be further apart than that, or if what `auto`
@@ -17,8 +17,10 @@ import json
 import os
 import statistics
 import sys
+from pathlib import Path
 
-from hosts import Hosts, why_not
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests/beds")]
+from hosts import Hosts, why_not  # noqa: E402
 
 UNITS = {"K": 1 << 10, "M": 1 << 20}
 HERE = os.path.dirname(os.path.abspath(__file__))

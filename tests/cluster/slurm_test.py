@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "tests/beds"), str(ROOT / "tests")]
 from named_tests import run_named  # noqa: E402
 from slurm_cluster import SlurmCluster, why_not  # noqa: E402
 

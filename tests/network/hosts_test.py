@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "tests/beds"), str(ROOT / "tests")]
 from hosts import Hosts, why_not  # noqa: E402
 from named_tests import run_named  # noqa: E402
 

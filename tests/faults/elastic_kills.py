@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Kills workers of elastic runs at random moments; every run must end with the model of an undisturbed one.
 
-    bench/elastic_kills.py [--kills 100] [--seed 1] [--lockstep build/release/lockstep]
+    tests/faults/elastic_kills.py [--kills 100] [--seed 1] [--lockstep build/release/lockstep]
 
 Runs have 2 to 4 workers, over shm and tcp, and are killed (SIGKILL) again and again: while they meet,
 compute, exchange, evaluate, write checkpoints, and while they recover from the kill before. Printed are
@@ -109,7 +109,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--lockstep", default=str(Path(__file__).parent.parent / "build/release/lockstep"))
+    parser.add_argument("--lockstep", default=str(Path(__file__).resolve().parents[2] / "build/release/lockstep"))
     arguments = parser.parse_args()
     dice = random.Random(arguments.seed)
     print(f"seed {arguments.seed}", flush=True)
