@@ -17,6 +17,7 @@
 #include "launch/job.h"
 #include "lockstep/error.h"
 #include "sim/calibrate.h"
+#include "sim/predict.h"
 #include "sim/simulate.h"
 
 namespace lockstep::cli {
