@@ -19,6 +19,7 @@
 #include "launch/worker_process.h"
 #include "lockstep/error.h"
 #include "sim/calibrate.h"
+#include "sim/predict.h"
 #include "sim/simulate.h"
 
 namespace lockstep::cli {

@@ -2,6 +2,7 @@
 
 #include "lockstep/error.h"
 #include "sim/calibrate.h"
+#include "sim/predict.h"
 
 namespace lockstep::launch {
 

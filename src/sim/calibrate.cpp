@@ -9,11 +9,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cmath>
-#include <map>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -21,7 +18,6 @@
 #include "base/host.h"
 #include "collective/fold/fold.h"
 #include "collective/program.h"
-#include "sim/predict.h"
 #include "sim/simulate.h"
 
 namespace lockstep::sim {
@@ -206,32 +202,6 @@ Network calibrate(Communicator& group) {
   network.wake = network.processors == kUnlimited ? 0 : 5e-6;
   fit_to_samples(network, samples);
   return network;
-}
-
-namespace {
-
-// The fastest pairwise algorithm if it is almost as fast as the fastest of all.
-Algorithm choose(const std::vector<Prediction>& fastest_first) {
-  constexpr double kAsGoodAs = 1.05;
-  const Prediction& fastest = fastest_first.front();
-  for (const Prediction& prediction : fastest_first)
-    if (prediction.algorithm->pairwise && prediction.seconds <= kAsGoodAs * fastest.seconds)
-      return prediction.algorithm;
-  return fastest.algorithm;
-}
-
-}  // namespace
-
-std::function<Algorithm(int64_t)> cheapest_on(const Network& network, int world) {
-  const auto known = std::make_shared<std::map<uint64_t, Algorithm>>();
-  return [=](int64_t bytes) {
-    const uint64_t size = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(bytes, 1)));
-    const auto found = known->find(size);
-    if (found != known->end()) return found->second;
-    const Algorithm fastest =
-        choose(predict(world, static_cast<int64_t>(size), network, Among::canonical));
-    return known->emplace(size, fastest).first->second;
-  };
 }
 
 std::string describe(const Network& network) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <string>
 
 #include "collective/communicator.h"
@@ -13,10 +11,6 @@ namespace lockstep::sim {
 /// by several algorithms; returns the switch for which simulated times are closest to the measured
 /// ones, the same on every rank. Takes a fraction of a second.
 Network calibrate(collective::Communicator& group);
-
-/// The canonical all-reduce algorithm that is fastest in simulation for a bucket of so many bytes;
-/// of almost equally fast ones, a pairwise one. Simulates each power of two once.
-std::function<collective::Algorithm(int64_t bytes)> cheapest_on(const Network& network, int world);
 
 /// "latency 31.2 us, 117 MB/s, 4.1 us of processor time a message and ...".
 std::string describe(const Network& network);

@@ -1,7 +1,7 @@
 // Numbers the links. The ends of a network (ranks of a switch, hosts of two levels, ranks inside
 // hosts) are numbered from `first`; end e sends through link first + e and receives through link
 // first + ends + e, or through the same one if it carries one direction at a time. In a ring, link
-// i leads from rank i up to i + 1, and link world + i from i + 1 down to i.
+// i goes from rank i up to i + 1, and link world + i from i + 1 down to i.
 #include "sim/links.h"
 
 namespace lockstep::sim {

@@ -16,7 +16,7 @@ struct LinkRange {
   int size() const { return end - begin; }
 };
 
-/// The links that a message crosses, at most two runs of them, and what it meets on the way.
+/// The links that a message crosses, at most two runs of them, with their latency and bandwidth.
 struct Path {
   std::array<LinkRange, 2> runs;
   double latency = 0;

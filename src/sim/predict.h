@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "collective/plan/all_reduce.h"
@@ -20,5 +21,9 @@ enum class Among { all, canonical };
 /// few ranks, seconds for thousands.
 std::vector<Prediction> predict(int world, int64_t bytes, const Network& network,
                                 Among among = Among::all);
+
+/// The canonical all-reduce algorithm that is fastest in simulation for a bucket of so many bytes;
+/// of almost equally fast ones, a pairwise one. Simulates each power of two once.
+std::function<collective::Algorithm(int64_t bytes)> cheapest_on(const Network& network, int world);
 
 }  // namespace lockstep::sim

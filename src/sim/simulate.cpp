@@ -1,18 +1,18 @@
-// Runs a plan, round by round: what is sent in a round is received in it, so one round of all ranks
-// is in memory at a time. The invariant: before round r, start_[rank] is when that rank has done
-// all of its rounds before r. No rank waits for others but by their messages.
+// Runs a plan, round by round: what is sent in a round is received in it, so only one round of all
+// ranks is in memory at a time. The invariant: before round r, start_[rank] is when that rank has
+// done all of its rounds before r. Ranks wait for each other only by messages.
 //
 // A message of round r *begins* when its sender has begun the round and spent one overhead on it,
-// and its receiver has begun it too; one of at most `eager_bytes` does not wait for the receiver.
-// Links carry it (sim/traffic.cpp) and it *arrives* a latency later. Its receiver wakes up once a
-// round, spends an overhead on each, folds when all have arrived, and is done. Its sender is done
-// with it at once if it is eager, else when it has arrived.
+// and its receiver has begun the round too; one of at most `eager_bytes` does not wait for the
+// receiver. Links carry it (sim/traffic.cpp) and it *arrives* one latency later. Its receiver wakes
+// up once a round, spends an overhead on each message, and folds when all have arrived. Its sender
+// is done with it at once if it is eager, else when it has arrived.
 //
-// A rank's processor and its links work at the same time. So k messages at a time cost either k
-// turns of the link and one of the processor, or one of the link and k of the processor, whichever
-// is more; and a processor's work in a round is never less than its overheads one after another.
-// Where ranks share processors, those do the overheads of a round after those of the rounds before,
-// in any order: who takes part in a round is done with it when they are.
+// A rank's processor and its links work at the same time. So k messages at a time take either k
+// times the link and once the processor, or once the link and k times the processor, whichever is
+// longer; and a processor's work in a round is never less than the sum of its overheads. Where
+// ranks share processors, those do the overheads of a round after those of the rounds before, in
+// any order: a rank is done with a round when the shared processors are.
 #include "sim/simulate.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 
 namespace lockstep::sim {
 
-/// What running a plan takes.
+/// What a simulated plan takes.
 struct Timing {
   double seconds = 0;             ///< until the last rank has finished
   std::vector<double> finish;     ///< by rank
@@ -20,7 +20,7 @@ struct Timing {
 };
 
 /// Runs a plan on a modelled network. Deterministic; 4,096 ranks take seconds. Throws BadInput for
-/// a network that cannot be.
+/// a network with a value that is out of range.
 Timing simulate(const collective::Plan& plan, int64_t element_bytes, const Network& network);
 
 }  // namespace lockstep::sim

@@ -1,22 +1,23 @@
 // How messages share links.
 //
-// A message is a flow: it crosses all links of its way at once, and ends when the slowest of them
+// A message is a flow: it crosses all links of its path at once, and ends when the slowest of them
 // is done with it. A link serves all messages of a round that cross it at the same time, each in
-// proportion to its size, as interleaved packets of many connections do. So messages that begin
-// together end together, nobody waits for whoever happens to be listed first, and a link with work
-// is never idle: its last byte leaves when any fair order of service would have it leave. The clock
-// of a link advances by one while it serves all that its present messages need in total; a message
-// that enters when the clock shows c ends when it shows c + 1, so they end in the order in which
-// they began, and no queue has to be searched.
+// proportion to its size, like interleaved packets of many connections. So messages that begin
+// together end together, no message waits for another that happens to be listed first, and a link
+// with work is never idle: its last byte leaves when it would in any fair order of service. The
+// clock of a link advances by one while it serves everything that its present messages need; a
+// message that enters when the clock shows c ends when it shows c + 1. So messages end in the order
+// in which they began, and no queue has to be searched.
 //
-// Two simplifications keep a message's cost at the length of its way. A link's speed is divided as
-// if its messages were held up nowhere else. And a link serves a round's messages after those of
-// all rounds before it, even if they begin earlier. The second matters only where ranks that are
-// rounds apart share a link: never on a switch with `eager_bytes` 0, where a link's round begins
-// after both its ends have finished the one before.
+// Two simplifications keep the cost of a message proportional to the length of its path. A link's
+// bandwidth is divided as if its messages were delayed nowhere else. And a link serves a round's
+// messages after those of all rounds before it, even if they begin earlier. The second matters only
+// where ranks that are rounds apart share a link: never on a switch with `eager_bytes` 0, where a
+// link's round begins after both its ends have finished the one before.
 //
-// A round whose messages all begin together, which is most of them, needs only the load of each
-// link. A round of more than kMostFollowed crossings is taken to begin together with its last one.
+// A round whose messages all begin together, as in most rounds, needs only the load of each link.
+// In a round of more than kMostFollowed crossings, all messages are taken to begin with the last
+// one.
 #include "sim/traffic.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ namespace {
 
 constexpr int64_t kMostFollowed = int64_t{1} << 23;
 
-// The greatest of any run of values in constant time: row k holds the greatest of 2^k neighbours.
+// The maximum of any run of values in constant time: row k holds the maximum of 2^k neighbours.
 class RangeMaximum {
  public:
   explicit RangeMaximum(const std::vector<double>& values) : rows_{values} {
@@ -91,7 +92,7 @@ void Traffic::carry(std::vector<Message>& messages) {
 }
 
 void Traffic::carry_together(std::vector<Message>& messages, double begin, int64_t hops) {
-  // Loads as differences between neighbouring links: a long way costs no more than a short one.
+  // Loads as differences between neighbouring links: a long path costs no more than a short one.
   load_.assign(free_.size() + 1, 0);
   for (const Message& message : messages)
     for (const LinkRange run : links_.path(message.from, message.to).runs) {

@@ -164,7 +164,7 @@ TEST(Algorithms, AreDocumented) {
   }
 }
 
-TEST(Algorithms, RefuseWorldsAndCountsThatCannotBe) {
+TEST(Algorithms, RefuseWorldSizesAndCountsOutOfRange) {
   expect_bad_input([] { all_reduce(parse_algorithm("ring"), 0, 1); }, {"0 ranks"});
   expect_bad_input([] { all_reduce(parse_algorithm("ring"), 2, -1); }, {"-1 elements"});
 }

@@ -66,7 +66,7 @@ Range given(Collective collective, int rank, int world) {
 
 class Benchmarks : public Communicators {};
 
-TEST_P(Benchmarks, CountNothingWrongInWhatCollectivesGiveAndEveryFlippedElement) {
+TEST_P(Benchmarks, CountNoWrongElementsAfterACollectiveAndEveryFlippedOne) {
   in_group(3, [](Communicator& group) {
     const int rank = group.rank();
     for (const Collective collective : all_collectives())

@@ -175,7 +175,7 @@ std::vector<std::set<int>> known_after(const Plan& plan) {
   return known;
 }
 
-TEST(Barrier, LetsNobodyLeaveBeforeAllHaveArrived) {
+TEST(Barrier, LetsNoRankLeaveBeforeAllHaveEntered) {
   for (const int world : worlds()) {
     const Plan plan = plan_of(request(Collective::barrier, world, 0));
     Expressions expressions(world);
@@ -207,7 +207,7 @@ TEST(Request, IsReadByName) {
   expect_bad_input([] { parse_collective("brodcast"); }, {"did you mean 'broadcast'"});
 }
 
-TEST(Request, RefusesRanksAndCountsThatCannotBe) {
+TEST(Request, RefusesRanksAndCountsOutOfRange) {
   for (const Collective collective :
        {Collective::broadcast, Collective::reduce, Collective::gather, Collective::scatter})
     for (const int root : {-1, 4})

@@ -71,7 +71,7 @@ TEST_P(CommunicatorErrors, NameBothRanksWhereCollectivesDiffer) {
   expect_mismatch({.timeout_seconds = 20}, reduces, gather, {"all_gather", "all_reduce"});
 }
 
-TEST_P(CommunicatorErrors, NameTheRankThatDidNotCome) {
+TEST_P(CommunicatorErrors, NameTheRankThatDidNotArrive) {
   in_group(2, {.timeout_seconds = 0.2}, [](Communicator& group) {
     Floats values(10'000);
     if (group.rank() == 1) return;
@@ -85,7 +85,7 @@ TEST_P(CommunicatorErrors, NameTheRankThatDidNotCome) {
   });
 }
 
-TEST_P(CommunicatorErrors, AreForetoldByWhoWaitsLong) {
+TEST_P(CommunicatorErrors, ReportAStallOnceFromTheRankThatWaits) {
   std::mutex mutex;
   std::vector<std::string> told;
   const CommunicatorOptions options{
@@ -103,7 +103,7 @@ TEST_P(CommunicatorErrors, AreForetoldByWhoWaitsLong) {
       << told[0];
 }
 
-TEST_P(CommunicatorErrors, TellEveryoneThatTimeIsOver) {
+TEST_P(CommunicatorErrors, ReachAllWaitingRanksAfterATimeout) {
   const Stopwatch watch;
   const auto errors = errors_of_group(4, {.timeout_seconds = 0.2}, [](Communicator& group) {
     Floats values(10'000);
@@ -114,7 +114,7 @@ TEST_P(CommunicatorErrors, TellEveryoneThatTimeIsOver) {
     EXPECT_NE(errors[rank].find(" waited "), std::string::npos) << errors[rank];
 }
 
-TEST_P(CommunicatorErrors, AreThrownEverAfter) {
+TEST_P(CommunicatorErrors, AreThrownByEveryLaterCall) {
   in_group(2, [](Communicator& group) {
     if (group.rank() == 0) group.abort("a reason");
     if (group.rank() == 0) group.abort("another one, later");
@@ -128,7 +128,7 @@ TEST_P(CommunicatorErrors, AreThrownEverAfter) {
   });
 }
 
-TEST_P(CommunicatorErrors, OfWhatWasStartedAreThrownByItsWait) {
+TEST_P(CommunicatorErrors, OfStartedCollectivesAreThrownByWait) {
   in_group(2, [](Communicator& group) {
     Floats values(group.rank() == 0 ? 1000 : 1001);
     Floats more(10);
@@ -139,7 +139,7 @@ TEST_P(CommunicatorErrors, OfWhatWasStartedAreThrownByItsWait) {
   });
 }
 
-TEST_P(CommunicatorErrors, TellOthersThatAGroupWasClosedWithBucketsUnderWay) {
+TEST_P(CommunicatorErrors, TellOtherRanksThatAGroupWasClosedWhileCollectivesRan) {
   const auto errors = transport::errors_of_ranks(2, [](transport::Rendezvous& rendezvous) {
     auto group = std::make_unique<Communicator>(transport::connect_over(GetParam(), rendezvous),
                                                 CommunicatorOptions{});

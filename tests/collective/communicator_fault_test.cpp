@@ -101,7 +101,7 @@ class Faults : public ::testing::TestWithParam<std::string> {
   static constexpr int kWorld = 4;
 };
 
-TEST_P(Faults, AKilledRankIsNamedByAllWhoWaitWithinASecond) {
+TEST_P(Faults, AKilledRankIsNamedByAllWaitingRanksWithinASecond) {
   for (const int victim : {0, 1, 3}) {
     Processes ranks(GetParam(), kWorld, 10, all_but(victim));
     const Stopwatch watch;
@@ -129,7 +129,7 @@ TEST_P(Faults, ARankThatIsKilledWhileTheOtherSpinsIsNamedWithinASecond) {
   ranks.expect_all_name(1, watch, 1);
 }
 
-TEST_P(Faults, ARankThatIsKilledWithBucketsUnderWayIsNamedByEachOfThem) {
+TEST_P(Faults, ARankThatIsKilledWhileBucketsAreReducedIsNamedByEachOfThem) {
   Processes ranks(GetParam(), 2, 10, [](Communicator& group, const ChildProcess::Say& say) {
     std::vector<Floats> buckets(5, Floats(100'000));
     std::vector<Pending> pending;
@@ -145,7 +145,7 @@ TEST_P(Faults, ARankThatIsKilledWithBucketsUnderWayIsNamedByEachOfThem) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(ranks[0].line(), "lost 1");
 }
 
-TEST_P(Faults, AStoppedRankIsNamedAfterItsSilence) {
+TEST_P(Faults, AStoppedRankIsNamedAfterTheHeartbeatTimeout) {
   for (const int victim : {0, 3}) {
     Processes ranks(GetParam(), kWorld, 1, all_but(victim));
     const Stopwatch watch;
@@ -155,7 +155,7 @@ TEST_P(Faults, AStoppedRankIsNamedAfterItsSilence) {
   }
 }
 
-TEST_P(Faults, ARankThatIsStoppedWhileAllAreBusyIsNamedAfterItsSilence) {
+TEST_P(Faults, ARankThatIsStoppedWhileAllAreBusyIsNamedAfterTheHeartbeatTimeout) {
   Processes ranks(GetParam(), kWorld, 1, reduces_without_end(1 << 20));
   for (int rank = 0; rank < kWorld; ++rank) EXPECT_EQ(ranks[rank].line(), "going");
   const Stopwatch watch;
@@ -163,7 +163,7 @@ TEST_P(Faults, ARankThatIsStoppedWhileAllAreBusyIsNamedAfterItsSilence) {
   ranks.expect_all_name(1, watch, 3);
 }
 
-TEST_P(Faults, ARankThatEndsEarlyIsNamedByThoseWhoExpectIt) {
+TEST_P(Faults, ARankThatEndsEarlyIsNamedByTheRanksThatWaitForIt) {
   Processes ranks(GetParam(), kWorld, 10, [](Communicator& group, const ChildProcess::Say&) {
     Floats values(100'000);
     if (group.rank() != 1) group.all_reduce(buffer_of(values));
@@ -173,7 +173,7 @@ TEST_P(Faults, ARankThatEndsEarlyIsNamedByThoseWhoExpectIt) {
   ranks.expect_all_name(1, watch, 1);
 }
 
-TEST_P(Faults, ARankThatExitsWithoutAWordIsNamedWithinASecond) {
+TEST_P(Faults, ARankThatExitsWithoutClosingItsGroupIsNamedWithinASecond) {
   Processes ranks(GetParam(), kWorld, 10, [](Communicator& group, const ChildProcess::Say&) {
     Floats values(100'000);
     if (group.rank() == 3) syscall(SYS_exit_group, 0);  // _exit has sanitizers look around
@@ -182,7 +182,7 @@ TEST_P(Faults, ARankThatExitsWithoutAWordIsNamedWithinASecond) {
   ranks.expect_all_name(3, Stopwatch(), 1);
 }
 
-TEST_P(Faults, AReasonToGiveUpReachesEveryone) {
+TEST_P(Faults, TheReasonOfAnAbortReachesAllRanks) {
   Processes ranks(GetParam(), kWorld, 10, [](Communicator& group, const ChildProcess::Say&) {
     Floats values(100'000);
     if (group.rank() == 2) group.abort("the disk is full");
@@ -197,7 +197,7 @@ TEST_P(Faults, AReasonToGiveUpReachesEveryone) {
 
 volatile std::sig_atomic_t told_to_end = 0;
 
-TEST_P(Faults, AJobThatIsStoppedAndContinuedAsAWholeLosesNobody) {
+TEST_P(Faults, AJobThatIsStoppedAndContinuedAsAWholeLosesNoRank) {
   Processes ranks(GetParam(), kWorld, 0.5, [](Communicator& group, const ChildProcess::Say& say) {
     std::signal(SIGUSR1, [](int) { told_to_end = 1; });
     say("listening");

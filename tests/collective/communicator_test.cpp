@@ -85,7 +85,7 @@ TEST_P(Communicators, ReduceNothing) {
     });
 }
 
-TEST_P(Communicators, HaveManyBucketsUnderWayAndKeepTheirOrder) {
+TEST_P(Communicators, RunManyStartedBucketsInOrder) {
   in_group(4, [](Communicator& group) {
     std::vector<Floats> buckets;
     for (size_t i = 0; i < 50; ++i) buckets.emplace_back(1 + i * 100, static_cast<float>(i));
@@ -178,7 +178,7 @@ TEST_P(Communicators, ScatterAndSend) {
   });
 }
 
-TEST_P(Communicators, TellEachOtherTextsOfAnyLength) {
+TEST_P(Communicators, GatherTextsOfAnyLength) {
   in_group(3, [](Communicator& group) {
     const auto text_of = [](int rank) {
       return std::string(static_cast<size_t>(rank) * 1000, 'x');

@@ -37,7 +37,7 @@ TEST(RankTree, OfOneShardARankIsTheCanonicalTree) {
     EXPECT_EQ(RankTree(Shards::even(world, world)).depth(), depth(world));
 }
 
-TEST(RankTree, MovesAsFewBoundsAsNeedBe) {
+TEST(RankTree, MovesAsFewBoundsAsPossible) {
   // Shard 4 goes from rank 1 to rank 2, which owns 5, 6 and 7.
   const RankTree tree(Shards::even(8, 3));
   EXPECT_EQ(tree.bounds(), (std::vector<int64_t>{0, 2, 4, 8}));
@@ -56,7 +56,7 @@ TEST(RankTree, MakesEveryRankResponsibleForOneNode) {
     }
 }
 
-TEST(RankTree, IsAtMostOneHigherThanItMustBe) {
+TEST(RankTree, HasAtMostOneLevelMoreThanNecessary) {
   for (int shards = 1; shards <= 128; ++shards)
     for (int world = 1; world <= shards; ++world)
       EXPECT_LE(RankTree(Shards::even(shards, world)).depth(), depth(world) + 1)

@@ -87,7 +87,7 @@ TEST_F(MpiCommunicator, AddsAlmostTheSameWithItsEngine) {
   }
 }
 
-TEST_F(MpiCommunicator, HasManyBucketsUnderWayAndKeepsTheirOrder) {
+TEST_F(MpiCommunicator, RunsManyStartedBucketsInOrder) {
   for (const std::string& carrier : carriers())
     for (const Algorithm algorithm :
          {parse_algorithm("butterfly"), parse_algorithm("halving_doubling")}) {

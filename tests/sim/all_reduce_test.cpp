@@ -61,7 +61,7 @@ TEST(SimulatedAllReduce, EqualsTheClosedFormsOnASwitch) {
   }
 }
 
-TEST(SimulatedAllReduce, EqualsTheClosedFormsWhereTheWorldIsNoPowerOfTwo) {
+TEST(SimulatedAllReduce, EqualsTheClosedFormsIfTheWorldSizeIsNotAPowerOfTwo) {
   for (const int world : {3, 5, 10, 20}) {
     const double n = world;
     expect_seconds(2 * (n - 1) * (kLatency + kSize), parse_algorithm("one_to_all"), world, kSwitch,
@@ -201,7 +201,7 @@ TEST(SimulatedAllReduce, TakesLongerTheMoreBytesAndTheMoreLatency) {
     });
 }
 
-TEST(SimulatedAllReduce, AgreesWithWhatIsTaught) {
+TEST(SimulatedAllReduce, AgreesWithTheTextbook) {
   const auto rounds = [](Algorithm algorithm, int world) {
     return simulate(collective::all_reduce(algorithm, world, 1000), kElementBytes, kSwitch).rounds;
   };
@@ -246,7 +246,7 @@ TEST(SimulatedAllReduce, FinishesOn4096Ranks) {
                  parse_algorithm("halving_doubling"), kWorld, kSwitch, kWorld);
 }
 
-TEST(SimulatedAllReduce, RefusesNetworksThatCannotBe) {
+TEST(SimulatedAllReduce, RefusesNetworksWithValuesOutOfRange) {
   const auto run = [](const std::function<void(Network&)>& change) {
     return [change] { seconds(parse_algorithm("ring"), 2, with(change)); };
   };

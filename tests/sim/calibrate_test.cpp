@@ -5,14 +5,12 @@
 #include <cmath>
 #include <mutex>
 
-#include "sim/predict.h"
 #include "transport/carriers.h"
 #include "transport/ranks.h"
 
 namespace lockstep::sim {
 namespace {
 
-using collective::Algorithm;
 using collective::Communicator;
 using transport::errors_of_ranks;
 using transport::no_errors;
@@ -55,7 +53,7 @@ TEST(Calibration, FindsTheSameNetworkOnEveryRank) {
   }
 }
 
-TEST(Calibration, LeavesTheGroupFitForUse) {
+TEST(Calibration, LeavesTheGroupUsable) {
   EXPECT_EQ(errors_of_ranks(
                 2,
                 [](Rendezvous& rendezvous) {
@@ -75,44 +73,6 @@ TEST(Calibration, OfOneRankMeasuresNothing) {
                               EXPECT_EQ(calibrate(group).latency, Network().latency);
                             }),
             no_errors(1));
-}
-
-TEST(Cheapest, IsFastForFewBytesAndSendsLittleOfMany) {
-  const auto choose =
-      cheapest_on({.latency = 50e-6, .bytes_per_second = 125e6, .overhead = 10e-6}, 8);
-  EXPECT_EQ(choose(4), collective::parse_algorithm("butterfly"));
-  // Not ring, which is not canonical; and of those as good as equal, halving_doubling.
-  EXPECT_EQ(choose(64 << 20), collective::parse_algorithm("halving_doubling"));
-}
-
-TEST(Cheapest, IsTheFirstPredictionWhereItIsClearlyTheBest) {
-  // Many messages at a time cost nothing here, and rounds cost a lot.
-  const Network network{.latency = 1, .bytes_per_second = 1e6};
-  EXPECT_EQ(predict(8, 1 << 22, network, Among::canonical)[0].algorithm,
-            collective::parse_algorithm("direct"));
-  EXPECT_EQ(cheapest_on(network, 8)(1 << 22), collective::parse_algorithm("direct"));
-}
-
-TEST(Cheapest, IsCanonicalForEverySizeAndWorld) {
-  for (const int world : {1, 2, 5, 16}) {
-    const auto choose = cheapest_on({}, world);
-    for (int64_t bytes = 0; bytes <= 1 << 26; bytes = bytes * 8 + 1)
-      EXPECT_TRUE(choose(bytes).is_canonical()) << bytes;
-  }
-}
-
-TEST(Cheapest, IsAlmostAsFastAsTheFastest) {
-  for (const double latency : {1e-6, 50e-6, 1e-3}) {
-    const Network network{.latency = latency, .overhead = latency / 10};
-    const auto choose = cheapest_on(network, 8);
-    for (int64_t bytes = 1; bytes <= 1 << 24; bytes *= 16) {
-      const auto predictions = predict(8, bytes, network, Among::canonical);
-      for (const Prediction& prediction : predictions)
-        if (prediction.algorithm == choose(bytes)) {
-          EXPECT_LE(prediction.seconds, 1.05 * predictions[0].seconds) << bytes;
-        }
-    }
-  }
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST(SharedProcessors, WakeRanksOneAfterAnother) {
   EXPECT_NEAR(exchange(network), 2.0 + kLatency, 1e-12);
 }
 
-TEST(SharedProcessors, AreNoBottleneckWhileLinksAreSlower) {
+TEST(SharedProcessors, AreNotTheBottleneckIfLinksAreSlower) {
   const Network network = with([](Network& n) {
     n.overhead = 1e-6;
     n.processors = 1;
@@ -129,7 +129,7 @@ TEST(Bursts, PassWithoutTakingTime) {
   EXPECT_NEAR(one_way(network, 3 * kBytes), kLatency + 2 * kTransfer, 1e-12);
 }
 
-TEST(Bursts, AreSpentUntilALinkHasRested) {
+TEST(Bursts, AreUsedUpUntilALinkHasPaused) {
   // Rounds follow each other at once: a latency is all that a link rests in between.
   const Network network = with([](Network& n) { n.burst_bytes = 10 * kBytes; });
   const Plan ring = collective::all_reduce(collective::parse_algorithm("ring"), 4, 4 * 20 * kBytes);
@@ -148,7 +148,7 @@ TEST(Bursts, OfNoBytesChangeNothing) {
   }
 }
 
-TEST(Network, RefusesProcessorsWakingAndBurstsThatCannotBe) {
+TEST(Network, RefusesProcessorsWakingAndBurstsOutOfRange) {
   const auto refused = [](const std::function<void(Network&)>& change, const std::string& why) {
     expect_bad_input([&] { check(with(change)); }, {why});
   };

@@ -35,7 +35,7 @@ TEST(Traffic, LeavesALinkIdleBetweenMessages) {
   EXPECT_EQ(ends({{1, 0, 100, 0}, {2, 0, 100, 10}}), (std::vector<double>{1, 11}));
 }
 
-TEST(Traffic, WaitsForTheSlowestLinkOfTheWay) {
+TEST(Traffic, WaitsForTheSlowestLinkOfThePath) {
   // Rank 0's link out is shared by two, rank 3's link in by three.
   EXPECT_EQ(ends({{0, 3, 100, 0}, {0, 2, 100, 0}, {1, 3, 100, 0}, {2, 3, 100, 0}}),
             (std::vector<double>{3, 2, 3, 3}));
