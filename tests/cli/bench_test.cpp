@@ -22,7 +22,7 @@ std::vector<json> rows(const std::vector<std::string>& flags,
   command.insert(command.end(), flags.begin(), flags.end());
   if (std::find(flags.begin(), flags.end(), "-e") == flags.end())
     command.insert(command.end(), {"-e", "4K"});
-  const Outcome outcome = lockstep_command(command);
+  const CommandResult outcome = lockstep_command(command);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   std::vector<json> found;
   std::istringstream lines(outcome.out);
@@ -97,14 +97,15 @@ TEST(Bench, PredictsTimesWhereMessagesAreSent) {
 }
 
 TEST(Bench, SaysWhatAutoMeasuredWhenAsked) {
-  const Outcome outcome = lockstep_command({"bench", "all_reduce", "-b", "1K", "-e", "1K",
-                                            "--batches", "1", "--transport", "tcp", "--verbose"});
+  const CommandResult outcome =
+      lockstep_command({"bench", "all_reduce", "-b", "1K", "-e", "1K", "--batches", "1",
+                        "--transport", "tcp", "--verbose"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.err.find("auto: measured latency"), std::string::npos) << outcome.err;
 }
 
 TEST(Bench, PrintsATableForPeople) {
-  const Outcome outcome =
+  const CommandResult outcome =
       lockstep_command({"bench", "all_reduce", "-b", "1K", "-e", "1K", "--batches", "1"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const char* part : {"algbw", "busbw", "#wrong", "of the", "2 workers over shm", "direct"})

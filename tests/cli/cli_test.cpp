@@ -11,7 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "lockstep_command.h"
-#include "observe/events.h"
+#include "run/events.h"
 #include "temporary_folder.h"
 
 namespace lockstep {
@@ -32,7 +32,7 @@ TEST(CommandLine, HelpOfEveryCommandHasExamples) {
                                                   {"bench"}}) {
     std::vector<std::string> arguments = command;
     arguments.emplace_back("--help");
-    const Outcome outcome = lockstep_command(arguments);
+    const CommandResult outcome = lockstep_command(arguments);
     EXPECT_EQ(outcome.exit_code, 0);
     EXPECT_NE(outcome.out.find("Example"), std::string::npos) << outcome.out;
   }
@@ -75,13 +75,13 @@ TEST(CommandLine, ABadValueLeavesNoFolderBehind) {
 }
 
 TEST(CommandLine, WithoutACommandShowsTheHelp) {
-  const Outcome outcome = lockstep_command({});
+  const CommandResult outcome = lockstep_command({});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("Usage: lockstep"), std::string::npos) << outcome.err;
 }
 
 TEST(Train, PrintsOneJsonObjectOnStdoutAndEverythingElseOnStderr) {
-  const Outcome outcome =
+  const CommandResult outcome =
       lockstep_command({"train", "--model", "logistic", "--steps", "3", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const auto end = nlohmann::json::parse(outcome.out);
@@ -105,18 +105,18 @@ TEST(Train, GoesOnWithoutATerminalAndKeepsItsEventsClean) {
   const std::string out = (folder / "run").string();
   Child child({"train", "--model", "logistic", "--steps", "3", "--out", out}, Terminal::gone);
   EXPECT_EQ(child.wait().exit_code, 0);
-  EXPECT_EQ(observe::read_events(out + "/events.jsonl").back()["event"], "end");
+  EXPECT_EQ(run::read_events(out + "/events.jsonl").back()["event"], "end");
   EXPECT_EQ(Child({"train", "no-such.toml"}, Terminal::gone).wait().exit_code, 2);
 }
 
 TEST(Train, ResumingAFinishedRunShowsItsResultAndAddsNothing) {
   TemporaryFolder folder;
   const std::string out = (folder / "run").string();
-  const Outcome first =
+  const CommandResult first =
       lockstep_command({"train", "--model", "logistic", "--steps", "2", "--out", out, "--json"});
   ASSERT_EQ(first.exit_code, 0) << first.err;
   const std::string before = read_file(out + "/events.jsonl");
-  const Outcome again = lockstep_command({"train", "--resume", "--out", out, "--json"});
+  const CommandResult again = lockstep_command({"train", "--resume", "--out", out, "--json"});
   EXPECT_EQ(nlohmann::json::parse(again.out)["model_sha256"],
             nlohmann::json::parse(first.out)["model_sha256"]);
   EXPECT_EQ(read_file(out + "/events.jsonl"), before);
@@ -125,13 +125,13 @@ TEST(Train, ResumingAFinishedRunShowsItsResultAndAddsNothing) {
 TEST(Train, SummaryNamesWhoTheOthersWaitedForIfThatWasNoticeable) {
   TemporaryFolder folder;
   const std::string out = (folder / "run").string();
-  const Outcome first =
+  const CommandResult first =
       lockstep_command({"train", "--model", "logistic", "--steps", "2", "--out", out});
   EXPECT_EQ(first.out.find("waiting"), std::string::npos) << first.out;
-  observe::Json end = observe::read_events(out + "/events.jsonl").back();
+  run::Json end = run::read_events(out + "/events.jsonl").back();
   end["stragglers"] = "rank 1 was last in 9 of 10 steps";
-  observe::EventLog(out + "/events.jsonl").write(end);
-  const Outcome again = lockstep_command({"train", "--resume", "--out", out});
+  run::EventLog(out + "/events.jsonl").write(end);
+  const CommandResult again = lockstep_command({"train", "--resume", "--out", out});
   EXPECT_NE(again.out.find("waiting        rank 1 was last in 9 of 10 steps\n"), std::string::npos)
       << again.out;
 }
@@ -139,7 +139,7 @@ TEST(Train, SummaryNamesWhoTheOthersWaitedForIfThatWasNoticeable) {
 TEST(Train, EpochsOnTheCommandLineWinOverStepsInTheRecipe) {
   TemporaryFolder folder;
   const auto recipe = folder.write("r.toml", "[train]\nsteps = 3\nepochs = 9\n");
-  const Outcome outcome =
+  const CommandResult outcome =
       lockstep_command({"train", recipe.string(), "--epochs", "4", "--print-recipe"});
   EXPECT_NE(outcome.out.find("epochs = 4"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("steps = 0"), std::string::npos) << outcome.out;
@@ -170,14 +170,14 @@ TEST(Train, CtrlCEndsCleanlyWithACheckpointAndResumesToTheSameModel) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   kill(child.pid(), SIGINT);
-  const Outcome stopped = child.wait();
+  const CommandResult stopped = child.wait();
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
   EXPECT_NE(stopped.err.find("lockstep train --resume --out"), std::string::npos) << stopped.err;
   EXPECT_EQ(nlohmann::json::parse(stopped.out)["event"], "stopped");
 
-  const Outcome resumed = lockstep_command({"train", "--resume", "--out", out, "--json"});
+  const CommandResult resumed = lockstep_command({"train", "--resume", "--out", out, "--json"});
   command[2] = (folder / "whole").string();
-  const Outcome whole = lockstep_command(command);
+  const CommandResult whole = lockstep_command(command);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   EXPECT_EQ(nlohmann::json::parse(resumed.out)["model_sha256"],
@@ -185,7 +185,7 @@ TEST(Train, CtrlCEndsCleanlyWithACheckpointAndResumesToTheSameModel) {
 }
 
 TEST(Explain, SetsTheAlgorithmsSideBySide) {
-  const Outcome outcome = lockstep_command({"explain", "all_reduce", "-n", "8", "--json"});
+  const CommandResult outcome = lockstep_command({"explain", "all_reduce", "-n", "8", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 6);
 }
@@ -214,7 +214,7 @@ TEST(Explain, RefusesNetworksThatCannotBe) {
 }
 
 TEST(Explain, SketchesTheRoundsOfAnAlgorithm) {
-  const Outcome outcome =
+  const CommandResult outcome =
       lockstep_command({"explain", "all_reduce", "-n", "2", "--algorithm", "butterfly"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("rank 0  ->1 <+1\nrank 1  ->0 <+0\n"), std::string::npos)
@@ -222,7 +222,7 @@ TEST(Explain, SketchesTheRoundsOfAnAlgorithm) {
 }
 
 TEST(Data, ListShowsEverySourceAndHowToGetIt) {
-  const Outcome outcome = lockstep_command({"data", "list", "--json"});
+  const CommandResult outcome = lockstep_command({"data", "list", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const char* name : {"fashion-mnist", "mnist", "cifar10"})
     EXPECT_NE(outcome.out.find(name), std::string::npos) << outcome.out;

@@ -28,7 +28,7 @@ class Compare : public testing::Test {
                                         "--set",
                                         "log.digest_every_steps=2"};
     command.insert(command.end(), flags.begin(), flags.end());
-    const Outcome outcome = lockstep_command(command);
+    const CommandResult outcome = lockstep_command(command);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     return out;
   }
@@ -41,14 +41,14 @@ class Compare : public testing::Test {
 
 TEST_F(Compare, FindsTwoRunsOfOneRecipeTheSame) {
   const std::string a = trained("a"), b = trained("b");
-  const Outcome outcome = lockstep_command({"compare", a, b});
+  const CommandResult outcome = lockstep_command({"compare", a, b});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out, "the same result: one model, bit for bit\n");
 }
 
 TEST_F(Compare, NamesTheKeyAndTheFirstStepAndTensorOfRunsThatDifferByASeed) {
   const std::string a = trained("a"), b = trained("b", {"--seed", "2"});
-  const Outcome outcome = lockstep_command({"compare", a, b});
+  const CommandResult outcome = lockstep_command({"compare", a, b});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.out,
             "another result\n"
@@ -68,10 +68,10 @@ TEST_F(Compare, DoesNotSayThatUnfinishedRunsAgreeWhereTheirLossesDiffer) {
   seeded.insert(seeded.end(), {"--seed", "2"});
   const std::string a = trained("a", unfinished), b = trained("b", unfinished),
                     c = trained("c", seeded);
-  const Outcome alike = lockstep_command({"compare", a, b});
+  const CommandResult alike = lockstep_command({"compare", a, b});
   EXPECT_EQ(alike.exit_code, 0);
   EXPECT_TRUE(has(alike.out, "so far they agree in all that both logged")) << alike.out;
-  const Outcome other = lockstep_command({"compare", a, c});
+  const CommandResult other = lockstep_command({"compare", a, c});
   EXPECT_EQ(other.exit_code, 1);
   EXPECT_TRUE(has(other.out, "not both runs are at their end; they have parted\n")) << other.out;
   EXPECT_TRUE(has(other.out, "loss     first differs at step 1\n")) << other.out;

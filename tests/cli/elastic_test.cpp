@@ -11,7 +11,7 @@
 #include "cli/small_training.h"
 #include "lockstep_command.h"
 #include "net/socket.h"
-#include "observe/events.h"
+#include "run/events.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
 
@@ -36,7 +36,7 @@ class Elastic : public ::testing::Test {
     while (!deadline.passed()) {
       int64_t now = 0;
       if (std::filesystem::exists(folder_ / out / "events.jsonl"))
-        for (const auto& event : observe::read_events(folder_ / out / "events.jsonl"))
+        for (const auto& event : run::read_events(folder_ / out / "events.jsonl"))
           now = event.value("workers", now);
       if (now == workers) return true;
       usleep(5'000);
@@ -44,7 +44,7 @@ class Elastic : public ::testing::Test {
     return false;
   }
 
-  static std::string digest(const Outcome& outcome) {
+  static std::string digest(const CommandResult& outcome) {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     return outcome.exit_code == 0 ? nlohmann::json::parse(outcome.out).at("model_sha256") : "";
   }
@@ -67,7 +67,7 @@ TEST_F(Elastic, RunsGoOnWhenAnyWorkerIsKilled) {
     const int victim = pid_of_rank(run(name), rank);
     ASSERT_GT(victim, 0);
     kill(victim, SIGKILL);
-    const Outcome outcome = child.wait();
+    const CommandResult outcome = child.wait();
     EXPECT_EQ(digest(outcome), undisturbed) << "rank " << rank;
     EXPECT_NE(outcome.err.find("was killed by signal 9"), std::string::npos) << outcome.err;
     EXPECT_NE(outcome.err.find("is lost: going on with "), std::string::npos);
@@ -102,7 +102,7 @@ TEST_F(Elastic, RunsCanBeJoinedByWhoHasTheSameRecipeAndTheKey) {
   Child joiner(train("joiner", {"--join", address}, kSteps));
   EXPECT_TRUE(comes_to_have("run", 2));
   EXPECT_TRUE(refuses(train("third", {"--join", address}, kSteps), "--max-workers"));
-  const Outcome outcome = child.wait();
+  const CommandResult outcome = child.wait();
   EXPECT_EQ(digest(outcome), undisturbed) << outcome.err;
   EXPECT_EQ(joiner.wait().exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "joiner"));
@@ -113,7 +113,7 @@ TEST_F(Elastic, RunsStopByCtrlCWithACheckpointAndCanBeResumed) {
   Child child(train("run", {"--elastic", "--workers", "2"}));
   ASSERT_TRUE(comes_to_have("run", 2));
   kill(child.pid(), SIGINT);
-  const Outcome stopped = child.wait();
+  const CommandResult stopped = child.wait();
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
   EXPECT_NE(stopped.err.find("lockstep train --resume --out"), std::string::npos) << stopped.err;
   EXPECT_EQ(digest(lockstep_command({"train", "--resume", "--elastic", "--workers", "3", "--json",
@@ -126,10 +126,10 @@ TEST_F(Elastic, RunsStoppedWhileTheyRecoverLoseNoStep) {
   ASSERT_TRUE(comes_to_have("run", 2));
   kill(pid_of_rank(run("run"), 1), SIGKILL);
   kill(child.pid(), SIGINT);
-  const Outcome stopped = child.wait();
+  const CommandResult stopped = child.wait();
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
   int64_t steps = 0;
-  for (const auto& event : observe::read_events(folder_ / "run/events.jsonl")) {
+  for (const auto& event : run::read_events(folder_ / "run/events.jsonl")) {
     if (event["event"] == "step") steps = event["step"];
     if (event["event"] == "stopped") EXPECT_GE(event["step"].get<int64_t>(), steps);
   }
@@ -143,7 +143,7 @@ TEST_F(Elastic, RunsThatAreInterruptedTwiceSayHowToGoOnAllTheSame) {
   usleep(500'000);
   kill(child.pid(), SIGINT);
   kill(child.pid(), SIGTERM);
-  const Outcome outcome = child.wait();
+  const CommandResult outcome = child.wait();
   EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
   EXPECT_NE(outcome.err.find("lockstep train --resume --out"), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.err.find("unexpected"), std::string::npos) << outcome.err;
@@ -157,7 +157,7 @@ TEST_F(Elastic, RunsLeaveTheFolderOfAnotherRunAlone) {
 }
 
 TEST_F(Elastic, FailuresThatWouldHappenAgainEndTheRun) {
-  const Outcome outcome = lockstep_command(
+  const CommandResult outcome = lockstep_command(
       train("run", {"--elastic", "--workers", "2", "--lr", "1e6", "--set", "model.name=mlp"}));
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   EXPECT_NE(outcome.err.find("training diverged"), std::string::npos) << outcome.err;
@@ -183,7 +183,7 @@ TEST_F(Elastic, FlagsThatDoNotFitAreRefused) {
 
 TEST_F(Elastic, OrdersOfAdditionThatDependOnWorkersNeedForce) {
   EXPECT_TRUE(refuses(train("run", {"--workers", "2", "--algorithm", "ring"}), "--force"));
-  const Outcome forced =
+  const CommandResult forced =
       lockstep_command(train("run", {"--workers", "2", "--algorithm", "ring", "--force"}, 3));
   EXPECT_EQ(forced.exit_code, 0) << forced.err;
   EXPECT_NE(forced.err.find("no recipe repeats this run: added by ring on 2 workers"),
@@ -223,7 +223,7 @@ TEST_F(Elastic, AGuestOfWhomSomeAreTooManyStaysWithTheOthers) {
   Child guest(train("guest", {"--join", address, "--workers", "2"}, 250));
   EXPECT_TRUE(comes_to_have("run", 2));
   digest(child.wait());
-  const Outcome outcome = guest.wait();
+  const CommandResult outcome = guest.wait();
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.err.find("--max-workers"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("joined the job as rank 1 of 2"), std::string::npos) << outcome.err;
@@ -235,7 +235,7 @@ TEST_F(Elastic, AResumeWithAnotherRecipeNeedsForce) {
   EXPECT_TRUE(refuses(resume, "--force"));
   Words forced = resume;
   forced.emplace_back("--force");
-  const Outcome outcome = lockstep_command(forced);
+  const CommandResult outcome = lockstep_command(forced);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.err.find("no recipe repeats this run: "), std::string::npos) << outcome.err;
   EXPECT_NE(lockstep_command({"train", "--resume", "--out", run("run"), "--print-recipe"})

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-struct Outcome {
+struct CommandResult {
   int exit_code;
   std::string out;
   std::string err;
@@ -25,8 +25,9 @@ enum class Terminal { there, gone };
 /// gone, whose standard descriptors are closed.
 class Child {
  public:
-  explicit Child(std::vector<std::string> arguments, Terminal terminal = Terminal::there) {
-    arguments.insert(arguments.begin(), LOCKSTEP_BINARY);
+  explicit Child(std::vector<std::string> arguments, Terminal terminal = Terminal::there,
+                 const std::string& program = LOCKSTEP_BINARY) {
+    arguments.insert(arguments.begin(), program);
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -48,7 +49,7 @@ class Child {
   std::string out() const { return so_far("out"); }
   std::string err() const { return so_far("err"); }
 
-  Outcome wait() {
+  CommandResult wait() {
     int status = 0;
     waitpid(pid_, &status, 0);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
@@ -64,14 +65,14 @@ class Child {
   pid_t pid_ = -1;
 };
 
-inline Outcome lockstep_command(std::vector<std::string> arguments) {
+inline CommandResult lockstep_command(std::vector<std::string> arguments) {
   return Child(std::move(arguments)).wait();
 }
 
 /// Whether the command ends with exit code 2, `reason` on stderr and nothing on stdout.
 inline ::testing::AssertionResult refuses(std::vector<std::string> arguments,
                                           const std::string& reason) {
-  const Outcome outcome = lockstep_command(std::move(arguments));
+  const CommandResult outcome = lockstep_command(std::move(arguments));
   if (outcome.exit_code == 2 && outcome.err.find(reason) != std::string::npos &&
       outcome.out.empty())
     return ::testing::AssertionSuccess();

@@ -41,13 +41,13 @@ TEST(OwnProgram, HasItsLinesShownWhileItRuns) {
 }
 
 TEST(OwnProgram, LosesNoLineWhenItAborts) {
-  const Outcome outcome = lockstep_command({"run", "--", OWN_PROGRAM, "abort"});
+  const CommandResult outcome = lockstep_command({"run", "--", OWN_PROGRAM, "abort"});
   EXPECT_EQ(outcome.exit_code, 134) << outcome.err;
   EXPECT_EQ(outcome.out, "[0] rank 0 is here\n");
 }
 
 TEST(OwnProgram, ThatFailsByAnUncaughtErrorIsNamedAndNotTheOthers) {
-  const Outcome outcome = lockstep_command(run_two("fail"));
+  const CommandResult outcome = lockstep_command(run_two("fail"));
   EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
   EXPECT_TRUE(has(outcome.err, "[1] lockstep: rank 1: seven is too many\n")) << outcome.err;
   EXPECT_TRUE(has(outcome.err, "lockstep: rank 1 (")) << outcome.err;
@@ -55,7 +55,7 @@ TEST(OwnProgram, ThatFailsByAnUncaughtErrorIsNamedAndNotTheOthers) {
 }
 
 TEST(OwnProgram, ThatLeavesWhileOthersWaitForItIsNamed) {
-  const Outcome outcome = lockstep_command(run_two("leave"));
+  const CommandResult outcome = lockstep_command(run_two("leave"));
   EXPECT_EQ(outcome.exit_code, kLostOthers) << outcome.err;
   EXPECT_TRUE(has(outcome.err, "lockstep: rank 1 (")) << outcome.err;
   EXPECT_TRUE(has(outcome.err, "ended with exit code 0 while others still worked")) << outcome.err;
@@ -63,14 +63,14 @@ TEST(OwnProgram, ThatLeavesWhileOthersWaitForItIsNamed) {
 
 TEST(OwnProgram, ThatNeverComesToTheMeetingEndsTheJobAtOnce) {
   const Stopwatch watch;
-  const Outcome outcome = lockstep_command(run_two("stay-away"));
+  const CommandResult outcome = lockstep_command(run_two("stay-away"));
   EXPECT_LT(watch.seconds(), 30);  // a meeting lasts 60
   EXPECT_EQ(outcome.exit_code, kLostOthers) << outcome.err;
   EXPECT_TRUE(has(outcome.err, "ended with exit code 0 while others still worked")) << outcome.err;
 }
 
 TEST(OwnProgram, ThatEndsWellIsNoFailure) {
-  const Outcome outcome = lockstep_command(run_two("end"));
+  const CommandResult outcome = lockstep_command(run_two("end"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
 }

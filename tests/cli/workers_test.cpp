@@ -13,7 +13,7 @@
 #include "base/deadline.h"
 #include "cli/small_training.h"
 #include "lockstep_command.h"
-#include "observe/events.h"
+#include "run/events.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
 
@@ -31,7 +31,7 @@ class Workers : public ::testing::Test {
   }
 
   static std::string digest(const Words& words) {
-    const Outcome outcome = lockstep_command(words);
+    const CommandResult outcome = lockstep_command(words);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     if (outcome.exit_code != 0) return "";
     return nlohmann::json::parse(outcome.out).at("model_sha256");
@@ -54,7 +54,8 @@ TEST_F(Workers, EndWithTheSameModelOverAnyTransportAndByAnyAlgorithm) {
 
 TEST_F(Workers, GoOnWithARunThatOthersBegan) {
   const std::string whole = digest(train("whole", {}));
-  const Outcome stopped = lockstep_command(train("run", {"--workers", "2", "--stop-at-step", "3"}));
+  const CommandResult stopped =
+      lockstep_command(train("run", {"--workers", "2", "--stop-at-step", "3"}));
   ASSERT_EQ(stopped.exit_code, 0) << stopped.err;
   EXPECT_EQ(digest({"train", "--resume", "--json", "--workers", "3", "--out",
                     (folder_ / "run").string()}),
@@ -73,7 +74,7 @@ TEST_F(Workers, ThatALauncherStartedGoOnWithARunToo) {
     Child first(resume);
     setenv("RANK", "1", 1);
     Child second(resume);
-    const Outcome told = first.wait();
+    const CommandResult told = first.wait();
     EXPECT_EQ(second.wait().exit_code, 0) << finished;
     ASSERT_EQ(told.exit_code, 0) << told.err;
     EXPECT_EQ(nlohmann::json::parse(told.out).at("model_sha256"), whole);
@@ -81,7 +82,7 @@ TEST_F(Workers, ThatALauncherStartedGoOnWithARunToo) {
 }
 
 TEST_F(Workers, AreRefusedWhereThereAreMoreThanShards) {
-  const Outcome outcome = lockstep_command(train("many", {"--workers", "7"}));
+  const CommandResult outcome = lockstep_command(train("many", {"--workers", "7"}));
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("7 workers for 6 shards"), std::string::npos) << outcome.err;
 }
@@ -96,14 +97,14 @@ bool has(const std::string& text, const std::string& part) {
   return count_of(part, text) > 0;
 }
 
-std::vector<observe::Json> events_of(const std::filesystem::path& run) {
-  return observe::read_events(run / "events.jsonl");
+std::vector<run::Json> events_of(const std::filesystem::path& run) {
+  return run::read_events(run / "events.jsonl");
 }
 
 // The last event of a kind.
-observe::Json last_event(const std::filesystem::path& run, const std::string& kind) {
-  observe::Json last;
-  for (const observe::Json& event : events_of(run))
+run::Json last_event(const std::filesystem::path& run, const std::string& kind) {
+  run::Json last;
+  for (const run::Json& event : events_of(run))
     if (event["event"] == kind) last = event;
   return last;
 }
@@ -118,10 +119,10 @@ bool comes_to_say(const Child& child, const std::string& text) {
 }
 
 TEST_F(Workers, AreToldOnceWhatIsWrongForAllOfThem) {
-  const Outcome shards = lockstep_command(train("many", {"--workers", "7"}));
+  const CommandResult shards = lockstep_command(train("many", {"--workers", "7"}));
   EXPECT_EQ(count_of("7 workers for 6 shards", shards.err), 1U) << shards.err;
   EXPECT_TRUE(has(shards.err, "--shards")) << shards.err;
-  const Outcome batch =
+  const CommandResult batch =
       lockstep_command(train("large", {"--workers", "2", "--set", "train.batch=600"}));
   EXPECT_EQ(batch.exit_code, 2);
   EXPECT_EQ(count_of("batch 600", batch.err), 1U) << batch.err;
@@ -138,7 +139,7 @@ TEST_F(Workers, ThatWaitForOthersCanBeInterrupted) {
     ASSERT_TRUE(comes_to_say(first, "waiting for rank 1"));
     const Stopwatch watch;
     kill(first.pid(), signal);
-    const Outcome outcome = first.wait();
+    const CommandResult outcome = first.wait();
     EXPECT_LT(watch.seconds(), 5);
     EXPECT_EQ(outcome.exit_code, 128 + signal);
     EXPECT_TRUE(has(outcome.err, "interrupted while waiting for rank 1")) << outcome.err;
@@ -170,7 +171,7 @@ TEST_F(Workers, OnANodeThatIsNotThereAreRefused) {
 TEST_F(Workers, BeginAgainWithAWarningWhereThereIsNoCheckpoint) {
   ASSERT_EQ(lockstep_command(train("run", {"--stop-at-step", "1"})).exit_code, 0);
   std::filesystem::remove_all(folder_ / "run/checkpoints");
-  const Outcome outcome =
+  const CommandResult outcome =
       lockstep_command({"train", "--resume", "--out", (folder_ / "run").string()});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(has(outcome.err, "no checkpoint to go on from")) << outcome.err;
@@ -179,7 +180,7 @@ TEST_F(Workers, BeginAgainWithAWarningWhereThereIsNoCheckpoint) {
 
 TEST_F(Workers, SayThatTheyAreOthersThanBefore) {
   ASSERT_EQ(lockstep_command(train("run", {"--workers", "2", "--stop-at-step", "1"})).exit_code, 0);
-  const Outcome outcome =
+  const CommandResult outcome =
       lockstep_command({"train", "--resume", "--out", (folder_ / "run").string()});
   EXPECT_TRUE(has(outcome.err, "on 1 worker now (2 before: --workers is not remembered)"))
       << outcome.err;
@@ -192,7 +193,7 @@ TEST_F(Workers, ThatFailSayHowToGoOnAndLeaveItInTheStory) {
   for (const char* workers : {"1", "2"}) {
     Words flags = diverges;
     flags.insert(flags.end(), {"--workers", workers});
-    const Outcome outcome = lockstep_command(train(workers, flags));
+    const CommandResult outcome = lockstep_command(train(workers, flags));
     EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
     const std::string out = (folder_ / workers).string();
     EXPECT_TRUE(has(outcome.err, "go on with:  lockstep train --resume --out " + out + "\n"))
@@ -212,7 +213,7 @@ TEST_F(Workers, ThatAreKilledLeaveItInTheStoryToo) {
   int rank_0 = 0;
   children >> guardian >> rank_0;
   kill(rank_0, SIGKILL);
-  const Outcome outcome = child.wait();
+  const CommandResult outcome = child.wait();
   EXPECT_EQ(outcome.exit_code, 137);
   EXPECT_TRUE(has(outcome.err, "go on with:")) << outcome.err;
   EXPECT_TRUE(has(events_of(folder_ / "run").back()["message"], "was killed by signal 9"));
@@ -222,7 +223,7 @@ TEST_F(Workers, ThatStopByCtrlCHaveNotFailed) {
   Child child(train("run", {"--workers", "2", "--set", "train.epochs=1000"}));
   ASSERT_TRUE(comes_to_say(child, "step "));
   kill(child.pid(), SIGINT);
-  const Outcome outcome = child.wait();
+  const CommandResult outcome = child.wait();
   EXPECT_EQ(outcome.exit_code, 130);
   EXPECT_TRUE(has(outcome.err, "go on with:")) << outcome.err;
   EXPECT_FALSE(has(outcome.err, "exit code")) << outcome.err;
@@ -230,12 +231,12 @@ TEST_F(Workers, ThatStopByCtrlCHaveNotFailed) {
 }
 
 TEST_F(Workers, AreNamedWithHowTheyTalk) {
-  const Outcome outcome = lockstep_command(train("run", {"--workers", "2"}));
+  const CommandResult outcome = lockstep_command(train("run", {"--workers", "2"}));
   EXPECT_TRUE(has(outcome.err, "2 workers over shm, all-reduce direct; ")) << outcome.err;
   const auto start = last_event(folder_ / "run", "start");
   EXPECT_EQ(start["algorithm"], "direct");
   EXPECT_EQ(start["nodes"], 1);
-  const Outcome tree = lockstep_command(
+  const CommandResult tree = lockstep_command(
       train("tree", {"--workers", "2", "--algorithm", "tree", "--transport", "tcp"}));
   EXPECT_TRUE(has(tree.err, "2 workers over tcp, all-reduce tree; ")) << tree.err;
 }
@@ -259,7 +260,7 @@ TEST_F(Workers, WithAnotherFolderThanRankZerosAreWarned) {
   Child first(train("first", {}));
   setenv("RANK", "1", 1);
   Child second(train("second", {}));
-  const Outcome told = first.wait();
+  const CommandResult told = first.wait();
   EXPECT_EQ(second.wait().exit_code, 0);
   EXPECT_TRUE(has(told.err, "warning: rank 1 was given --out " + (folder_ / "second").string()))
       << told.err;
@@ -279,12 +280,12 @@ TEST_F(Workers, MultiplyTheLearningRateOnlyWhenAsked) {
 }
 
 TEST(Run, StartsAProgramAsWorkersAndNamesTheOneThatFails) {
-  const Outcome well =
+  const CommandResult well =
       lockstep_command({"run", "-n", "2", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE"});
   EXPECT_EQ(well.exit_code, 0) << well.err;
   EXPECT_NE(well.out.find("[1] 1 of 2\n"), std::string::npos) << well.out;
 
-  const Outcome ill = lockstep_command(
+  const CommandResult ill = lockstep_command(
       {"run", "-n", "2", "--", "sh", "-c", "[ $RANK = 0 ] && sleep 60; echo broken >&2; exit 3"});
   EXPECT_EQ(ill.exit_code, 3);
   EXPECT_NE(ill.err.find("rank 1 ("), std::string::npos) << ill.err;
@@ -303,7 +304,7 @@ TEST(Run, RefusesWhatCannotBe) {
 }
 
 TEST(Run, OfAProgramThatCannotBeStartedEndsAsAShellDoes) {
-  const Outcome missing = lockstep_command({"run", "-n", "2", "--", "/no/such/program"});
+  const CommandResult missing = lockstep_command({"run", "-n", "2", "--", "/no/such/program"});
   EXPECT_EQ(missing.exit_code, 127);
   EXPECT_EQ(missing.err,
             "lockstep: /no/such/program: cannot be started: No such file or directory\n");

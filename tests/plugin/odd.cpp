@@ -1,0 +1,98 @@
+// Data sets, models and objectives that misbehave while they train.
+#include <lockstep/plugin.h>
+#include <torch/torch.h>
+
+#include <cstdlib>
+#include <limits>
+#include <stdexcept>
+
+using namespace lockstep;
+
+namespace {
+
+class Numbers : public Dataset {
+ public:
+  explicit Numbers(std::string fault) : fault_(std::move(fault)) {}
+
+  int64_t size() const override {
+    if (fault_ == "shrinks") --size_;
+    return size_;
+  }
+  const Fields& fields() const override { return fields_; }
+  void write(int64_t index, const Sample& to) const override {
+    if (fault_ == "throws" && index == 7) throw std::runtime_error("page 7 is torn out");
+    to.as<float>(0)[0] = static_cast<float>(index) / 100;
+    to.as<float>(1)[0] = static_cast<float>(index) / 50;
+  }
+
+ private:
+  std::string fault_;
+  mutable int64_t size_ = 128;
+  Fields fields_{{{"x", Type::f32, {1}}}, {{"y", Type::f32, {1}}}};
+};
+
+class OddObjective : public Objective {
+ public:
+  explicit OddObjective(std::string fault) : fault_(std::move(fault)) {}
+
+  std::vector<Field> outputs() const override { return {{"y", Type::f32, {1}}}; }
+  Loss loss(const Tensors& outputs, const Batch& batch) override {
+    const torch::Tensor sum = (outputs.only() - batch.targets.only()).square().sum();
+    if (fault_ == "nan") return {sum * std::numeric_limits<double>::quiet_NaN(), 1};
+    if (fault_ == "negative") return {sum, -1};
+    if (fault_ == "detached") return {sum.detach(), 1};
+    if (fault_ == "weightless") return {sum, 0};
+    return {sum, static_cast<double>(batch.items)};
+  }
+  std::vector<Metric> metrics() const override {
+    const char* const rank = std::getenv("RANK");
+    if (fault_ == "by_rank") return {{.name = rank == nullptr ? "alone" : rank}};
+    return {};
+  }
+
+ private:
+  std::string fault_;
+};
+
+// Buffers of every kind, a frozen parameter, a shared one.
+class OddModel : public Model {
+ public:
+  OddModel()
+      : fc_(register_module("fc", torch::nn::Linear(1, 1))),
+        frozen_(register_parameter("frozen", torch::ones({2}), /*requires_grad=*/false)),
+        calls_(register_buffer("calls", torch::zeros({}, torch::kInt32))),
+        mean_(register_buffer("mean", torch::zeros({1}, torch::kFloat64))),
+        seen_(register_buffer("seen", torch::zeros({3}, torch::kBool))) {
+    register_module("again", fc_);
+  }
+
+  Tensors forward(const Tensors& inputs) override {
+    if (is_training()) {
+      torch::NoGradGuard no_grad;
+      calls_.add_(1);
+      mean_.copy_(0.9 * mean_ + 0.1 * inputs.only().mean().to(torch::kFloat64));
+      seen_.fill_(true);
+    }
+    return fc_(inputs.only()) * frozen_[0];
+  }
+
+ private:
+  torch::nn::Linear fc_;
+  torch::Tensor frozen_, calls_, mean_, seen_;
+};
+
+}  // namespace
+
+LOCKSTEP_PLUGIN(registry) {
+  registry.add_dataset("numbers", "128 numbers; option: fault", [](const DatasetOptions& options) {
+    const std::string fault = options.options.text("fault", "");
+    return Splits{std::make_shared<Numbers>(fault), std::make_shared<Numbers>("")};
+  });
+  registry.add_objective("odd", "squares; option: fault",
+                         [](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {
+                           return std::make_unique<OddObjective>(options.options.text("fault", ""));
+                         });
+  registry.add_model(
+      "odd", "buffers of every kind",
+      [](const ModelOptions&) -> std::shared_ptr<Model> { return std::make_shared<OddModel>(); });
+}
