@@ -16,16 +16,26 @@
 #include "collective/communicator.h"
 #include "device/allocator.h"
 #include "lockstep/lockstep.h"
-#include "model/model.h"
+#include "model/models.h"
+#include "objective/objectives.h"
 #include "train/step.h"
 
 namespace {
 
 constexpr int kSteps = 10;  // in a turn
-const lockstep::data::Shape kImage = {3, 32, 32};
+constexpr int64_t kClasses = 10;
 
-std::shared_ptr<lockstep::model::Model> resnet20() {
-  return lockstep::model::make_model({.name = "resnet20", .input = kImage});
+lockstep::Fields fields() {
+  lockstep::Fields all{{{"x", lockstep::Type::f32, {3, 32, 32}}}, {{"y", lockstep::Type::i64, {}}}};
+  all.targets[0].categories.assign(kClasses, "");
+  return all;
+}
+
+std::shared_ptr<lockstep::Model> resnet20() {
+  return lockstep::model::make_model({.name = "resnet20",
+                                      .inputs = fields().inputs,
+                                      .outputs = {{"scores", lockstep::Type::f32, {kClasses}}}},
+                                     1);
 }
 
 double milliseconds(const auto& step) {
@@ -45,29 +55,39 @@ int main(int argc, char** argv) {
 
   const torch::Tensor x = torch::randn({batch, 3, 32, 32});
   const torch::Tensor y = torch::randint(10, {batch});
-  const data::Batch share = {.whole = batch * world.size(),
-                             .begin = batch * world.rank(),
-                             .values = {x.data_ptr<float>(), static_cast<size_t>(x.numel())},
-                             .labels = {y.data_ptr<int64_t>(), static_cast<size_t>(batch)}};
+  const auto bytes = [](const torch::Tensor& tensor) {
+    return std::span(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes());
+  };
+  const std::vector<int64_t> samples(static_cast<size_t>(batch), 0);
+  const std::vector<int64_t> items(static_cast<size_t>(batch), 1);
+  const data::LoadedBatch share = {.whole = batch * world.size(),
+                                   .whole_items = batch * world.size(),
+                                   .begin = batch * world.rank(),
+                                   .samples = samples,
+                                   .items = items,
+                                   .fields = {bytes(x), bytes(y)}};
 
   Recipe recipe;
   recipe.train.batch = share.whole;
   recipe.optimizer.lr = 0.01;
-  collective::Communicator& group = world.communicator();
-  train::Step by_shards(recipe, resnet20(), kImage,
-                        optim::Schedule(recipe.schedule, recipe.optimizer.lr, 1000, 100),
-                        {collective::Shards::even(world.size(), world.size()), group});
+  train::Step by_shards(
+      recipe, {.model = resnet20(),
+               .objective = objective::make_objective("classification", {.fields = fields()}),
+               .fields = fields(),
+               .schedule = optim::Schedule(recipe.schedule, recipe.optimizer.lr, 1000, 100),
+               .shards = collective::Shards::even(world.size(), world.size()),
+               .world = world});
   int64_t step = 0;
   observe::SpanTimes spans;
   const auto shards = [&] { by_shards.run(share, step++, spans); };
 
   World others = world.duplicate();
-  DistributedDataParallel<model::Model> ddp(resnet20(), others);
+  DistributedDataParallel<Model> ddp(resnet20(), others);
   torch::optim::SGD optimizer(ddp->parameters(),
                               torch::optim::SGDOptions(0.01).momentum(0.9).nesterov(true));
   const auto plain = [&] {
     optimizer.zero_grad();
-    const torch::Tensor scores = ddp.forward(x);
+    const torch::Tensor scores = ddp.forward(Tensors(x)).only();
     const torch::Tensor loss = nn::cross_entropy(scores, y, 0, nn::Kernels::fused);
     loss.backward();
     optimizer.step();

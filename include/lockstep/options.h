@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -20,6 +22,8 @@ class Options {
   Options() = default;
   /// `values` by key, as a recipe writes them: 64, 0.5, true, "text", [1.0, 2.0].
   explicit Options(std::map<std::string, std::string> values) : values_(std::move(values)) {}
+  Options(std::initializer_list<std::pair<const std::string, std::string>> values)
+      : values_(values) {}
 
   /// Each throws BadInput when the value is not of that kind.
   int64_t integer(const std::string& key, int64_t otherwise) const;

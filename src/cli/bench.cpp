@@ -21,6 +21,7 @@
 #include "sim/calibrate.h"
 #include "sim/predict.h"
 #include "sim/simulate.h"
+#include "transport/transports.h"
 
 namespace lockstep::cli {
 namespace {
@@ -219,10 +220,7 @@ int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
 
 // The default depends on the launcher.
 std::string transport_of(const BenchFlags& flags, const std::optional<launch::Job>& job) {
-  if (flags.transport != "auto") {
-    launch::check_transport(flags.transport);
-    return flags.transport;
-  }
+  if (flags.transport != "auto") return transport::transports().at(flags.transport).name;
   if (!job) return "shm";
   return job->by_mpi ? "mpi" : "hybrid";
 }
@@ -266,7 +264,7 @@ Command add_bench(CLI::App& parent) {
       ->type_name("NAMES");
   app->add_option("--transport", flags->transport,
                   fmt::format("{} (default: shm; under mpirun mpi)",
-                              fmt::join(launch::transport_names(), ", ")))
+                              fmt::join(transport::transports().names(), ", ")))
       ->type_name("NAME");
   app->add_option("--type", flags->type,
                   fmt::format("{} (default f32)", fmt::join(type_names(), ", ")))

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -7,37 +8,37 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/element.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/settings.h"
+#include "data/dataset.h"
+#include "data/datasets.h"
 #include "data/fetch.h"
-#include "data/source.h"
 #include "recipe/recipe.h"
 
 namespace lockstep::cli {
 namespace {
 
-int list_sources(bool json) {
-  for (const data::SourceState& source : data::list()) {
+int list_datasets(bool json) {
+  for (const data::CatalogState& known : data::list_catalog()) {
     if (json) {
-      const nlohmann::ordered_json line = {{"name", source.name},
-                                           {"present", source.present},
-                                           {"folder", source.folder.string()},
-                                           {"about", source.about},
-                                           {"how_to_get", source.how_to_get}};
+      const nlohmann::ordered_json line = {{"name", known.name},
+                                           {"present", known.present},
+                                           {"folder", known.folder.string()},
+                                           {"about", known.about},
+                                           {"how_to_get", known.how_to_get}};
       fmt::print("{}\n",
                  line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     } else {
-      fmt::print("{:<14} {}\n{:<14} {}\n", source.name, source.about, "",
-                 source.present ? "here: " + source.folder.string()
-                                : "not here; get it with: " + source.how_to_get);
+      fmt::print("{:<14} {}\n{:<14} {}\n", known.name, known.about, "",
+                 known.present ? "here: " + known.folder.string()
+                               : "not here; get it with: " + known.how_to_get);
     }
   }
-  if (!json)
-    fmt::print(
-        "{:<14} your own arrays: x.npy and y.npy (x_test.npy, y_test.npy)\n"
-        "{:<14} your own images: DIR/CLASS/*.png|jpg, or DIR/train and DIR/test\n",
-        "npy:DIR", "folder:DIR");
+  for (const auto& row : data::datasets())
+    if (!json && !row->argument.empty())
+      fmt::print("{:<14} {}\n", row->name + ":" + row->argument, row->about);
   return 0;
 }
 
@@ -68,7 +69,7 @@ class FetchLine {
   Stopwatch since_;
 };
 
-int get_source(const std::string& name, const std::string& from) {
+int get_dataset(const std::string& name, const std::string& from) {
   std::filesystem::path folder;
   {
     FetchLine line;
@@ -79,25 +80,43 @@ int get_source(const std::string& name, const std::string& from) {
 }
 
 // Classes that cannot be learned, or cannot be judged.
-void print_empty_classes(const data::Dataset& dataset, const char* split) {
-  std::vector<int64_t> counts(static_cast<size_t>(dataset.classes()));
-  for (const int32_t label : dataset.labels) ++counts[static_cast<size_t>(label)];
-  for (size_t label = 0; label < counts.size(); ++label)
-    if (counts[label] == 0)
-      fmt::print("warning: class '{}' has no samples to {} with\n", dataset.class_names[label],
-                 split);
+void print_empty_classes(const Dataset& dataset, const char* split) {
+  const Fields& fields = dataset.fields();
+  const data::SampleRoom room(fields);
+  for (size_t i = fields.inputs.size(); i < fields.count(); ++i) {
+    const std::vector<std::string>& names = fields[i].categories;
+    if (names.empty() || fields[i].type != Type::i64 || !fields[i].shape.empty()) continue;
+    std::vector<int64_t> counts(names.size());
+    for (int64_t sample = 0; sample < dataset.size(); ++sample) {
+      data::write_sample(dataset, sample, 0, room.memory());
+      ++counts.at(static_cast<size_t>(Sample(fields, room.memory(), 0).as<int64_t>(i)[0]));
+    }
+    for (size_t label = 0; label < counts.size(); ++label)
+      if (counts[label] == 0)
+        fmt::print("warning: class '{}' has no samples to {} with\n", names[label], split);
+  }
 }
 
-int check_source(const std::string& name, const std::vector<std::string>& settings) {
+// "image u8 1 x 28 x 28", "label: 10 classes".
+std::string describe(const Field& field) {
+  if (!field.categories.empty())
+    return fmt::format("{}: {} classes", field.name, field.categories.size());
+  return fmt::format("{} {} {}", field.name, name_of(field.type), data::to_string(field.shape));
+}
+
+int check_dataset(const std::string& name, const std::vector<std::string>& settings) {
   Recipe recipe;
-  recipe.data.source.name = name;
+  recipe.data.name = name;
   apply_settings(recipe, settings);
-  const data::Splits splits = data::check(recipe.data.source);
-  fmt::print("{}: {} + {} samples of {}, {} classes; every file is sound\n", name,
-             format_count(splits.train.size()), format_count(splits.test.size()),
-             data::to_string(splits.train.shape), splits.train.classes());
-  print_empty_classes(splits.train, "train");
-  print_empty_classes(splits.test, "test");
+  const Splits splits = data::check(recipe.data);
+  const Fields& fields = splits.train->fields();
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < fields.count(); ++i) parts.push_back(describe(fields[i]));
+  fmt::print("{}: {} + {} samples ({}); every file is sound\n", name,
+             format_count(splits.train->size()), format_count(splits.test->size()),
+             fmt::join(parts, "; "));
+  print_empty_classes(*splits.train, "train");
+  print_empty_classes(*splits.test, "test");
   return 0;
 }
 
@@ -136,17 +155,17 @@ std::vector<Command> add_data(CLI::App& parent) {
   auto settings = std::make_shared<std::vector<std::string>>();
   CLI::App* check =
       app->add_subcommand("check", "Read a whole data set and say what is wrong with it");
-  check->add_option("NAME", *checked, "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR")
+  check->add_option("NAME", *checked, "a data set of `lockstep list datasets`")
       ->required()
       ->type_name("");
-  check->add_option("--set", *settings, "how to read it: --set data.image_size=32")
+  check->add_option("--set", *settings, "how to read it: --set data.options.image_size=32")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   check->footer("Examples:\n  lockstep data check cifar10\n  lockstep data check npy:my-data");
 
-  return {{list, [json] { return list_sources(*json); }},
-          {get, [name, from] { return get_source(*name, *from); }},
-          {check, [=] { return check_source(*checked, *settings); }}};
+  return {{list, [json] { return list_datasets(*json); }},
+          {get, [name, from] { return get_dataset(*name, *from); }},
+          {check, [=] { return check_dataset(*checked, *settings); }}};
 }
 
 }  // namespace lockstep::cli

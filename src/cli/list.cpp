@@ -10,10 +10,10 @@
 #include "collective/plan/all_reduce.h"
 #include "data/datasets.h"
 #include "job/trainer_library.h"
-#include "launch/connect.h"
 #include "lockstep/error.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "transport/transports.h"
 
 namespace lockstep::cli {
 namespace {
@@ -37,7 +37,7 @@ const std::map<std::string, Help>& tables_here() {
       {"datasets", [] { return data::datasets().help(); }},
       {"optimizers", [] { return optim::optimizers().help(); }},
       {"schedules", [] { return optim::schedules().help(); }},
-      {"transports", [] { return launch::transports().help(); }}};
+      {"transports", [] { return transport::transports().help(); }}};
   return tables;
 }
 

@@ -5,6 +5,7 @@
 
 #include "cli/placement_flags.h"
 #include "collective/plan/all_reduce.h"
+#include "transport/transports.h"
 
 namespace lockstep::cli {
 namespace {
@@ -38,8 +39,9 @@ void add_recipe_flags(CLI::App& app, TrainFlags& flags) {
 }
 
 void add_transport_flags(CLI::App& app, TrainFlags& flags) {
-  app.add_option("--transport", flags.transport,
-                 fmt::format("{} or auto (default)", fmt::join(launch::transport_names(), ", ")))
+  app.add_option(
+         "--transport", flags.transport,
+         fmt::format("{} or auto (default)", fmt::join(transport::transports().names(), ", ")))
       ->type_name("NAME");
   app.add_option("--algorithm", flags.algorithm,
                  fmt::format("of all_reduce: {} or auto (default)",

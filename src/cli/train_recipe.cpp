@@ -66,11 +66,9 @@ std::vector<std::string> differences_from_record(const Recipe& asked, const fs::
     for (const run::Json& event : run::read_events(events))
       if (event.value("event", "") == "start") record = event.value("recipe", record);
   if (record.is_null()) return differences(asked, read_recipe(run / "recipe.toml"));
-  std::vector<std::string> different;
-  for (const auto& [key, value] : result_values(asked))
-    if (const std::string before = record.value(key, ""); before != value)
-      different.push_back(fmt::format("{}: {}, was {}", key, value, before));
-  return different;
+  Facts before;
+  for (const auto& [key, value] : record.items()) before.emplace_back(key, value);
+  return differences(result_values(asked), before);
 }
 
 }  // namespace

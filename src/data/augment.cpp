@@ -2,10 +2,63 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <utility>
 
+#include "data/dataset.h"
+#include "data/normalization.h"
 #include "device/random.h"
+#include "lockstep/error.h"
 
 namespace lockstep::data {
+namespace {
+
+void check_input(const Field& input, const Augment& augment) {
+  if (!is_quantity(input) || input.shape.size() != 3)
+    throw BadInput(
+        "data.flip, data.shift: samples of shape {} are not images (channels x height x width): "
+        "leave both out",
+        to_string(input.shape));
+  const int64_t side = std::min(input.shape[1], input.shape[2]);
+  if (augment.shift < 0 || augment.shift >= side)
+    throw BadInput("data.shift = {}: expected 0 to {}, less than the images' {} x {} pixels",
+                   augment.shift, side - 1, input.shape[1], input.shape[2]);
+}
+
+// Changes an image where it lies.
+template <typename T>
+void change_in_place(const Change& change, const Shape& shape, std::span<T> image) {
+  const auto copy = std::make_unique_for_overwrite<T[]>(image.size());
+  std::memcpy(copy.get(), image.data(), image.size_bytes());
+  copy_changed(change, shape, copy.get(), image.data());
+}
+
+class Augmented final : public DatasetLayer {
+ public:
+  Augmented(std::shared_ptr<const Dataset> dataset, const Augment& augment, uint64_t seed)
+      : DatasetLayer(std::move(dataset)), augment_(augment), seed_(seed) {
+    for (const Field& input : fields().inputs) check_input(input, augment_);
+  }
+
+  void write(int64_t index, const Sample& to) const override {
+    below().write(index, to);
+    const Change change = draw_change(augment_, seed_, to.epoch(), index);
+    if (change.none()) return;
+    for (size_t i = 0; i < fields().inputs.size(); ++i) {
+      const Field& input = fields().inputs[i];
+      if (input.type == Type::u8)
+        change_in_place(change, input.shape, to.as<uint8_t>(i));
+      else
+        change_in_place(change, input.shape, to.as<float>(i));
+    }
+  }
+
+ private:
+  const Augment augment_;
+  const uint64_t seed_;
+};
+
+}  // namespace
 
 Change draw_change(const Augment& augment, uint64_t seed, int64_t epoch, int64_t sample) {
   RandomStream stream(Purpose::augment, seed, epoch, sample);
@@ -45,5 +98,11 @@ void copy_changed(const Change& change, const Shape& shape, const T* from, T* to
 
 template void copy_changed(const Change&, const Shape&, const uint8_t*, uint8_t*);
 template void copy_changed(const Change&, const Shape&, const float*, float*);
+
+std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> dataset,
+                                         const Augment& augment, uint64_t seed) {
+  if (augment.none()) return dataset;
+  return std::make_shared<Augmented>(std::move(dataset), augment, seed);
+}
 
 }  // namespace lockstep::data

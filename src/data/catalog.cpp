@@ -3,9 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/nearest.h"
-#include "data/source.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -78,11 +78,37 @@ const std::vector<CatalogEntry>& catalog() {
   return entries;
 }
 
+std::vector<std::string> catalog_names() {
+  std::vector<std::string> names;
+  for (const CatalogEntry& entry : catalog()) names.push_back(entry.name);
+  return names;
+}
+
 const CatalogEntry& catalog_entry(const std::string& name) {
   for (const CatalogEntry& entry : catalog())
     if (entry.name == name) return entry;
   throw BadInput("data set '{}': unknown{}; expected one of {}", name,
-                 did_you_mean(name, known_sources()), fmt::join(known_sources(), ", "));
+                 did_you_mean(name, catalog_names()), fmt::join(catalog_names(), ", "));
+}
+
+std::optional<fs::path> find_data_home() {
+  const auto variable = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  if (const std::string home = variable("LOCKSTEP_DATA"); !home.empty()) return home;
+  if (const std::string home = variable("XDG_DATA_HOME"); !home.empty())
+    return fs::path(home) / "lockstep";
+  if (const std::string home = variable("HOME"); !home.empty())
+    return fs::path(home) / ".local/share/lockstep";
+  return std::nullopt;
+}
+
+fs::path data_home() {
+  if (auto home = find_data_home()) return *home;
+  throw BadInput(
+      "neither LOCKSTEP_DATA, XDG_DATA_HOME nor HOME is set: set LOCKSTEP_DATA to the "
+      "folder for data sets");
 }
 
 std::vector<fs::path> candidate_folders(const CatalogEntry& entry) {

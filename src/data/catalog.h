@@ -29,8 +29,17 @@ struct CatalogEntry {
 /// In the order to show them.
 const std::vector<CatalogEntry>& catalog();
 
+std::vector<std::string> catalog_names();
+
 /// Throws BadInput when there is no data set of that name.
 const CatalogEntry& catalog_entry(const std::string& name);
+
+/// Where fetched data sets are kept: $LOCKSTEP_DATA, else $XDG_DATA_HOME/lockstep, else
+/// ~/.local/share/lockstep; nothing where the environment has none of these.
+std::optional<std::filesystem::path> find_data_home();
+
+/// The same, but throws BadInput.
+std::filesystem::path data_home();
 
 /// The folders a data set may be in, the likeliest first.
 std::vector<std::filesystem::path> candidate_folders(const CatalogEntry& entry);

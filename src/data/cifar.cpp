@@ -3,58 +3,71 @@
 #include <cstring>
 #include <utility>
 
+#include "data/catalog.h"
+#include "data/dataset.h"
+#include "data/datasets.h"
 #include "data/input_file.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kClasses = 10;
-// Records read at once: enough to make the calls cheap, few enough to stay in the cache.
-constexpr int64_t kRecordsAtATime = 64;
+namespace fs = std::filesystem;
 
-struct Destination {
-  uint8_t* pixels;
-  int32_t* labels;
+class CifarDataset final : public Dataset {
+ public:
+  CifarDataset(std::vector<HeldBytes> files, int64_t records, std::vector<std::string> class_names)
+      : files_(std::move(files)),
+        records_(records),
+        fields_{{{"image", Type::u8, {3, kCifarSide, kCifarSide}}},
+                {label_field(std::move(class_names))}} {}
+
+  int64_t size() const override { return records_ * static_cast<int64_t>(files_.size()); }
+  const Fields& fields() const override { return fields_; }
+  void write(int64_t index, const Sample& to) const override {
+    const HeldBytes& file = files_[static_cast<size_t>(index / records_)];
+    const std::byte* const record = file.data() + index % records_ * kCifarRecord;
+    std::memcpy(to.bytes(0).data(), record + 1, 3 * kCifarPlane);
+    to.as<int64_t>(1)[0] = std::to_integer<int64_t>(record[0]);
+  }
+
+ private:
+  const std::vector<HeldBytes> files_;
+  const int64_t records_;  ///< of each file
+  const Fields fields_;
 };
 
-void read_records(InputFile& file, int64_t records, Destination to) {
-  std::vector<uint8_t> piece(static_cast<size_t>(kRecordsAtATime * kCifarRecord));
-  for (int64_t done = 0; done < records;) {
-    const int64_t count = std::min(kRecordsAtATime, records - done);
-    file.read(writable_bytes(piece).first(static_cast<size_t>(count * kCifarRecord)));
-    for (int64_t i = 0; i < count; ++i, ++done) {
-      const uint8_t* record = piece.data() + i * kCifarRecord;
-      if (record[0] >= kClasses)
-        throw BadInput("{}: label {} of record {}: expected 0 to {}; get the file again",
-                       file.path().string(), record[0], done, kClasses - 1);
-      to.labels[done] = record[0];
-      std::memcpy(to.pixels + done * 3 * kCifarPlane, record + 1, 3 * kCifarPlane);
-    }
-  }
-  file.expect_end();
+void check_labels(const HeldBytes& file, int64_t records, size_t classes, const fs::path& path) {
+  for (int64_t i = 0; i < records; ++i)
+    if (const auto label = std::to_integer<size_t>(file.data()[i * kCifarRecord]); label >= classes)
+      throw BadInput("{}: label {} of record {}: expected 0 to {}; get the file again",
+                     path.string(), label, i, classes - 1);
 }
+
+Splits load_cifar10(const DatasetOptions& options) {
+  refuse_argument(options, "cifar10");
+  const CatalogEntry& entry = catalog_entry("cifar10");
+  const fs::path folder = folder_with(entry, candidate_folders(entry));
+  std::vector<fs::path> files;
+  for (const CatalogFile& file : entry.files) files.push_back(*find_file(folder, file.name));
+  const std::span<const fs::path> all(files);
+  return {read_cifar(all.first(files.size() - 1), kCifarBatch, entry.class_names),
+          read_cifar(all.last(1), kCifarBatch, entry.class_names)};
+}
+
+const bool cifar_added =
+    datasets().add({"cifar10", catalog_entry("cifar10").about, "", load_cifar10});
 
 }  // namespace
 
-Dataset read_cifar(std::span<const std::filesystem::path> files, int64_t records,
-                   std::vector<std::string> class_names) {
-  std::vector<InputFile> opened;
-  for (const auto& path : files) opened.emplace_back(path).expect_remaining(records * kCifarRecord);
-  const int64_t count = records * static_cast<int64_t>(files.size());
-  std::vector<uint8_t> pixels(static_cast<size_t>(count * 3 * kCifarPlane));
-  Dataset dataset;
-  dataset.shape = {3, kCifarSide, kCifarSide};
-  dataset.class_names = std::move(class_names);
-  dataset.labels.resize(static_cast<size_t>(count));
-  Destination to{pixels.data(), dataset.labels.data()};
-  for (InputFile& file : opened) {
-    read_records(file, records, to);
-    to.pixels += records * 3 * kCifarPlane;
-    to.labels += records;
+std::shared_ptr<const Dataset> read_cifar(std::span<const fs::path> files, int64_t records,
+                                          std::vector<std::string> class_names) {
+  std::vector<HeldBytes> held;
+  for (const fs::path& path : files) {
+    held.push_back(InputFile(path).take_rest(records * kCifarRecord));
+    check_labels(held.back(), records, class_names.size(), path);
   }
-  dataset.values = std::move(pixels);
-  return dataset;
+  return std::make_shared<CifarDataset>(std::move(held), records, std::move(class_names));
 }
 
 std::vector<uint8_t> cifar_records(const Image& rows, std::span<const uint8_t> labels,

@@ -2,12 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
 #include "data/image.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep::data {
 
@@ -19,8 +20,8 @@ constexpr int64_t kCifarRecord = 1 + 3 * kCifarPlane;
 constexpr int64_t kCifarBatch = 10'000;
 
 /// Reads files of `records` each, one after another. Throws BadInput.
-Dataset read_cifar(std::span<const std::filesystem::path> files, int64_t records,
-                   std::vector<std::string> class_names);
+std::shared_ptr<const Dataset> read_cifar(std::span<const std::filesystem::path> files,
+                                          int64_t records, std::vector<std::string> class_names);
 
 /// The official file's bytes for a picture that holds one image a row, its pixels one after
 /// another, and those images' labels. `name` is for messages.

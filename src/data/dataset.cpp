@@ -2,26 +2,103 @@
 
 #include <fmt/ranges.h>
 
-#include "base/digest.h"
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <set>
+#include <utility>
 
-namespace lockstep::data {
+#include "base/digest.h"
+#include "base/element.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
 namespace {
 
-template <typename T>
-void add_values(Digest& digest, const char* kind, const std::vector<T>& values) {
-  // The kind and the count keep two data sets apart whose bytes happen to run on alike.
-  digest.add(fmt::format("{} {}\n", kind, values.size()));
-  digest.add(std::as_bytes(std::span(values)));
+constexpr int64_t kDigestSamples = 65'536;
+
+std::string describe(const Fields& fields) {
+  std::string text;
+  for (size_t i = 0; i < fields.count(); ++i)
+    text += fmt::format("{} {} {} [{}] [{}]\n", i < fields.inputs.size() ? "input" : "target",
+                        fields[i].name, name_of(fields[i].type), fmt::join(fields[i].shape, " "),
+                        fmt::join(fields[i].categories, ","));
+  return text;
 }
 
-void add_dataset(Digest& digest, const Dataset& dataset) {
-  digest.add(fmt::format("shape {}\n", to_string(dataset.shape)));
-  if (const auto* bytes = std::get_if<std::vector<uint8_t>>(&dataset.values))
-    add_values(digest, "bytes", *bytes);
-  else
-    add_values(digest, "floats", std::get<std::vector<float>>(dataset.values));
-  add_values(digest, "labels", dataset.labels);
+}  // namespace
+
+int64_t Dataset::items(int64_t) const {
+  return 1;
 }
+
+std::string Dataset::digest() const {
+  Digest digest(Digest::Kind::sha256);
+  digest.add(fmt::format("{} samples\n{}", size(), describe(fields())));
+  const data::SampleRoom room(fields());
+  for (const int64_t sample : data::spread_samples(*this, kDigestSamples)) {
+    data::write_sample(*this, sample, 0, room.memory());
+    digest.add(room.bytes());
+  }
+  return digest.hex();
+}
+
+namespace data {
+namespace {
+
+constexpr int64_t kReadAll = int64_t{2} << 30;
+constexpr int64_t kKeepInMemory = int64_t{1} << 30;
+
+// Fields begin where numbers of any type may.
+constexpr size_t kAlignment = 16;
+size_t aligned(int64_t bytes) {
+  return (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+bool is_larger(const Dataset& dataset, int64_t bytes) {
+  return dataset.size() > bytes / std::max<int64_t>(bytes_of(dataset.fields()), 1);
+}
+
+class InMemory final : public DatasetLayer {
+ public:
+  explicit InMemory(std::shared_ptr<const Dataset> dataset)
+      : DatasetLayer(std::move(dataset)),
+        fields_(below().fields()),
+        items_(static_cast<size_t>(below().size())) {
+    const auto size = static_cast<size_t>(below().size());
+    for (size_t i = 0; i < fields_.count(); ++i)
+      columns_.emplace_back(size * static_cast<size_t>(bytes_of(fields_[i])));
+    std::vector<std::span<std::byte>> memory(fields_.count());
+    for (size_t sample = 0; sample < size; ++sample) {
+      for (size_t i = 0; i < memory.size(); ++i) memory[i] = place(i, sample);
+      write_sample(below(), static_cast<int64_t>(sample), 0, memory);
+      items_[sample] = below().items(static_cast<int64_t>(sample));
+    }
+  }
+
+  int64_t size() const override { return static_cast<int64_t>(items_.size()); }
+  const Fields& fields() const override { return fields_; }
+  int64_t items(int64_t index) const override { return items_[static_cast<size_t>(index)]; }
+  std::string digest() const override { return Dataset::digest(); }
+  void write(int64_t index, const Sample& to) const override {
+    for (size_t i = 0; i < fields_.count(); ++i) {
+      const size_t bytes = to.bytes(i).size();
+      std::memcpy(to.bytes(i).data(), columns_[i].data() + static_cast<size_t>(index) * bytes,
+                  bytes);
+    }
+  }
+
+ private:
+  std::span<std::byte> place(size_t field, size_t sample) {
+    const auto bytes = static_cast<size_t>(bytes_of(fields_[field]));
+    return std::span(columns_[field]).subspan(sample * bytes, bytes);
+  }
+
+  const Fields fields_;
+  std::vector<std::vector<std::byte>> columns_;  ///< by field
+  std::vector<int64_t> items_;                   ///< by sample
+};
 
 }  // namespace
 
@@ -42,11 +119,72 @@ std::string to_string(const Shape& shape) {
   return fmt::format("{}", fmt::join(shape, " x "));
 }
 
-std::string digest_of(const Dataset& train, const Dataset& test) {
-  Digest digest(Digest::Kind::sha256);
-  add_dataset(digest, train);
-  add_dataset(digest, test);
-  return digest.hex();
+int64_t bytes_of(const Field& field) {
+  return elements(field.shape) * static_cast<int64_t>(lockstep::bytes_of(field.type));
 }
 
-}  // namespace lockstep::data
+int64_t bytes_of(const Fields& fields) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < fields.count(); ++i) bytes += bytes_of(fields[i]);
+  return bytes;
+}
+
+Field label_field(std::vector<std::string> class_names) {
+  return {.name = "label", .type = Type::i64, .categories = std::move(class_names)};
+}
+
+SampleRoom::SampleRoom(const Fields& fields) : size_(0) {
+  for (size_t i = 0; i < fields.count(); ++i) size_ += aligned(bytes_of(fields[i]));
+  room_ = std::make_unique<std::byte[]>(size_);
+  std::byte* place = room_.get();
+  for (size_t i = 0; i < fields.count(); ++i) {
+    memory_.emplace_back(place, static_cast<size_t>(bytes_of(fields[i])));
+    place += aligned(bytes_of(fields[i]));
+  }
+}
+
+void write_sample(const Dataset& dataset, int64_t index, int64_t epoch,
+                  std::span<const std::span<std::byte>> memory) {
+  try {
+    dataset.write(index, Sample(dataset.fields(), memory, epoch));
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw BadInput("data: sample {} cannot be read: {}", index, error.what());
+  }
+}
+
+std::vector<int64_t> spread_samples(const Dataset& dataset, int64_t most) {
+  const int64_t size = dataset.size();
+  const int64_t count = is_larger(dataset, kReadAll) ? std::min(size, most) : size;
+  std::vector<int64_t> samples(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    samples[static_cast<size_t>(i)] = static_cast<int64_t>(static_cast<__int128>(i) * size / count);
+  return samples;
+}
+
+void check_dataset(const Dataset& dataset, const std::string& split) {
+  if (dataset.size() < 1)
+    throw BadInput("data: the {} split has {} samples: expected at least 1", split, dataset.size());
+  const Fields& fields = dataset.fields();
+  if (fields.inputs.empty()) throw BadInput("data: the {} split declares no input", split);
+  std::set<std::string> names;
+  for (size_t i = 0; i < fields.count(); ++i) {
+    if (!names.insert(fields[i].name).second)
+      throw BadInput("data: the {} split has two fields named '{}'", split, fields[i].name);
+    const auto count = checked_elements(fields[i].shape);
+    if (!count || *count < 1)
+      throw BadInput(
+          "data: field '{}' of the {} split has the shape {}: expected dimensions of 1 "
+          "or more",
+          fields[i].name, split, to_string(fields[i].shape));
+  }
+}
+
+std::shared_ptr<const Dataset> in_memory_if_small(std::shared_ptr<const Dataset> dataset) {
+  if (is_larger(*dataset, kKeepInMemory)) return dataset;
+  return std::make_shared<InMemory>(std::move(dataset));
+}
+
+}  // namespace data
+}  // namespace lockstep

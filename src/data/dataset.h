@@ -1,17 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
-namespace lockstep::data {
+#include "lockstep/dataset.h"
 
-/// The dimensions of one sample, channels first: {1, 28, 28} for a grey image, {features} for a
-/// row, {steps, features} for a series, {frames, channels, height, width} for a video.
-using Shape = std::vector<int64_t>;
+namespace lockstep::data {
 
 int64_t elements(const Shape& shape);
 
@@ -22,27 +21,60 @@ std::optional<int64_t> checked_elements(std::span<const int64_t> dimensions);
 /// "1 x 28 x 28".
 std::string to_string(const Shape& shape);
 
-/// Samples of one shape held in memory one after another, each with a class label.
-/// Bytes are pixels (0..255, read as 0..1); floats are read as they are.
-struct Dataset {
-  Shape shape;
-  std::vector<std::string> class_names;
-  std::variant<std::vector<uint8_t>, std::vector<float>> values;
-  std::vector<int32_t> labels;
+/// Of one sample.
+int64_t bytes_of(const Field& field);
+int64_t bytes_of(const Fields& fields);
 
-  int64_t size() const { return static_cast<int64_t>(labels.size()); }
-  int64_t classes() const { return static_cast<int64_t>(class_names.size()); }
+/// A label's field: whole numbers that stand for classes.
+Field label_field(std::vector<std::string> class_names);
+
+/// Memory for one sample.
+class SampleRoom {
+ public:
+  explicit SampleRoom(const Fields& fields);
+
+  std::span<const std::byte> bytes() const { return {room_.get(), size_}; }
+  std::span<const std::span<std::byte>> memory() const { return memory_; }
+  std::span<std::byte> operator[](size_t field) const { return memory_[field]; }
+
+ private:
+  size_t size_;
+  std::unique_ptr<std::byte[]> room_;
+  std::vector<std::span<std::byte>> memory_;  ///< by field
 };
 
-/// What a run trains on and what it is judged by.
-struct Splits {
-  Dataset train;
-  Dataset test;
-  /// sha256 over shapes, values and labels of both: equal digests, equal data.
-  std::string digest;
+/// Writes a sample. Whatever the data set throws becomes BadInput with the sample's number.
+void write_sample(const Dataset& dataset, int64_t index, int64_t epoch,
+                  std::span<const std::span<std::byte>> memory);
+
+/// Numbers of samples, evenly spread over a data set: all of them, or `most` where they have more
+/// than 2 GiB together.
+std::vector<int64_t> spread_samples(const Dataset& dataset, int64_t most);
+
+/// Throws BadInput for a data set that cannot be: no sample, no input, a dimension below 1, one
+/// field's name twice.
+void check_dataset(const Dataset& dataset, const std::string& split);
+
+/// A data set over another: a base for those that change what samples look like, and neither their
+/// number nor their digest.
+class DatasetLayer : public Dataset {
+ public:
+  explicit DatasetLayer(std::shared_ptr<const Dataset> below) : below_(std::move(below)) {}
+
+  int64_t size() const override { return below_->size(); }
+  const Fields& fields() const override { return below_->fields(); }
+  int64_t items(int64_t index) const override { return below_->items(index); }
+  std::string digest() const override { return below_->digest(); }
+
+ protected:
+  const Dataset& below() const { return *below_; }
+
+ private:
+  const std::shared_ptr<const Dataset> below_;
 };
 
-/// The `digest` of two splits.
-std::string digest_of(const Dataset& train, const Dataset& test);
+/// The data set with its samples, as epoch 0 shows them, read once and kept in memory, where they
+/// have at most 1 GiB together; else the data set itself.
+std::shared_ptr<const Dataset> in_memory_if_small(std::shared_ptr<const Dataset> dataset);
 
 }  // namespace lockstep::data

@@ -63,7 +63,7 @@ void read_rows(JpegReader& reader, Image& image) {
 
 }  // namespace
 
-Image decode_jpeg(std::span<const std::byte> file, const std::string& name) {
+Image decode_jpeg(std::span<const std::byte> file, const std::string& name, Decode what) {
   JpegReader reader;
   reader.jpeg.err = jpeg_std_error(&reader.errors);
   reader.jpeg.client_data = &reader;
@@ -76,6 +76,7 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name) {
   image.height = reader.jpeg.image_height;
   image.channels = reader.jpeg.out_color_space == JCS_GRAYSCALE ? 1 : 3;
   require_plausible(image.width, image.height, file.size(), name);
+  if (what == Decode::header) return image;
   image.pixels.resize(static_cast<size_t>(image.width * image.height * image.channels));
   guarded(reader, name, [&] { read_rows(reader, image); });
   return image;

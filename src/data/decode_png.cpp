@@ -58,7 +58,7 @@ void read_header(PngReader& reader) {
 
 }  // namespace
 
-Image decode_png(std::span<const std::byte> file, const std::string& name) {
+Image decode_png(std::span<const std::byte> file, const std::string& name, Decode what) {
   PngReader reader;
   reader.rest = file;
   reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error, on_warning);
@@ -71,6 +71,7 @@ Image decode_png(std::span<const std::byte> file, const std::string& name) {
   image.height = png_get_image_height(reader.png, reader.info);
   image.channels = png_get_channels(reader.png, reader.info);
   require_plausible(image.width, image.height, file.size(), name);
+  if (what == Decode::header) return image;
   const auto row_bytes = static_cast<size_t>(image.width * image.channels);
   image.pixels.resize(row_bytes * static_cast<size_t>(image.height));
   std::vector<png_bytep> rows(static_cast<size_t>(image.height));

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "data/catalog.h"
+#include "data/dataset.h"
 #include "data/download.h"
 #include "data/folder_lock.h"
 #include "data/input_file.h"
 #include "data/intake.h"
 #include "data/npm.h"
-#include "data/source.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -88,15 +88,20 @@ fs::path fetch(const FetchOptions& options) {
   return folder;
 }
 
-Splits check(const SourceOptions& options) {
-  const std::vector<std::string> named = known_sources();
+Splits check(const DataOptions& options) {
+  const std::vector<std::string> named = catalog_names();
   if (std::find(named.begin(), named.end(), options.name) != named.end())
     check_digests(catalog_entry(options.name));
-  return load(options);
+  Splits splits = load_splits(options);
+  for (const Dataset* split : {splits.train.get(), splits.test.get()}) {
+    const SampleRoom room(split->fields());
+    for (int64_t i = 0; i < split->size(); ++i) write_sample(*split, i, 0, room.memory());
+  }
+  return splits;
 }
 
-std::vector<SourceState> list() {
-  std::vector<SourceState> states;
+std::vector<CatalogState> list_catalog() {
+  std::vector<CatalogState> states;
   for (const CatalogEntry& entry : catalog()) {
     const std::vector<fs::path> folders = candidate_folders(entry);
     const auto found = find_folder(entry, folders);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/source.h"
+#include "data/training_data.h"
 
 namespace lockstep::data {
 
@@ -29,11 +29,11 @@ struct FetchOptions {
 /// made again, and each appears only when whole. Returns the folder. Throws BadInput.
 std::filesystem::path fetch(const FetchOptions& options);
 
-/// Reads a whole data set, after comparing the files of a named one with their digests. Throws
-/// BadInput naming the first file that is wrong.
-Splits check(const SourceOptions& options);
+/// Loads a data set and reads every sample once, after comparing the files of a named one with
+/// their digests. Throws BadInput naming the first file or sample that is wrong.
+Splits check(const DataOptions& options);
 
-struct SourceState {
+struct CatalogState {
   std::string name;
   std::string about;  ///< "60,000 + 10,000 grey images of clothes, 28 x 28, 10 classes"
   std::filesystem::path folder;
@@ -41,7 +41,7 @@ struct SourceState {
   std::string how_to_get;  ///< a command
 };
 
-/// Every named source and whether it is here.
-std::vector<SourceState> list();
+/// Every data set of the catalog and whether it is here.
+std::vector<CatalogState> list_catalog();
 
 }  // namespace lockstep::data

@@ -1,12 +1,18 @@
-#include "data/folder.h"
-
+// The data set folder:DIR: PNG and JPEG images, a folder a class: DIR/CLASS/..., or
+// DIR/train/CLASS/... with DIR/test/CLASS/... (or val). Images are decoded when they are asked for,
+// unless all of them fit into 1 GiB. Option: image_size scales (shorter side) and centre-crops them
+// to this square; 0 takes them as they are, which all must then be of one size.
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "data/hold_out.h"
+#include "base/digest.h"
+#include "data/dataset.h"
+#include "data/datasets.h"
 #include "data/image.h"
 #include "lockstep/error.h"
 
@@ -19,13 +25,13 @@ constexpr int64_t kLargestSide = 4096;
 
 struct LabelledImage {
   fs::path file;
-  int32_t label = 0;
-  Image image;
+  int64_t label = 0;
+  Image header = {};  ///< without pixels
 };
 
 struct Listing {
   std::vector<std::string> class_names;
-  std::vector<LabelledImage> images;  // not decoded yet
+  std::vector<LabelledImage> images;
 };
 
 // What archives and file managers leave behind.
@@ -58,7 +64,7 @@ Listing list_images(const fs::path& folder) {
   Listing listing;
   for (const auto& path :
        sorted_entries(folder, [](const auto& entry) { return entry.is_directory(); })) {
-    const auto label = static_cast<int32_t>(listing.class_names.size());
+    const auto label = static_cast<int64_t>(listing.class_names.size());
     listing.class_names.push_back(path.filename().string());
     const std::vector<fs::path> files = sorted_entries(path, is_image);
     if (files.empty())
@@ -66,7 +72,8 @@ Listing list_images(const fs::path& folder) {
           "{}: no .png, .jpg or .jpeg in this class's folder; add images or take it "
           "away",
           path.string());
-    for (const auto& file : files) listing.images.push_back({file, label, {}});
+    for (const auto& file : files)
+      listing.images.push_back({file, label, read_image(file, Decode::header)});
   }
   if (listing.images.empty())
     throw BadInput(
@@ -76,52 +83,71 @@ Listing list_images(const fs::path& folder) {
   return listing;
 }
 
-void decode(std::vector<LabelledImage>& images, int64_t image_size) {
-  for (auto& [file, label, image] : images) {
-    image = read_image(file);
-    if (image_size > 0) image = scale_to_square(image, image_size);
-  }
-}
-
 void require_one_size(const LabelledImage& first, const std::vector<LabelledImage>& images) {
-  for (const auto& [file, label, image] : images)
-    if (image.width != first.image.width || image.height != first.image.height)
+  for (const auto& [file, label, header] : images)
+    if (header.width != first.header.width || header.height != first.header.height)
       throw BadInput(
-          "{} is {} x {}, {} is {} x {} (width x height): give data.image_size to scale "
+          "{} is {} x {}, {} is {} x {} (width x height): give data.options.image_size to scale "
           "and crop all to one square",
-          first.file.string(), first.image.width, first.image.height, file.string(), image.width,
-          image.height);
+          first.file.string(), first.header.width, first.header.height, file.string(), header.width,
+          header.height);
 }
 
 bool all_grey(const std::vector<LabelledImage>& images) {
   return std::all_of(images.begin(), images.end(),
-                     [](const LabelledImage& one) { return one.image.channels == 1; });
+                     [](const LabelledImage& one) { return one.header.channels == 1; });
 }
 
-// Appends the image plane by plane; a grey one gives its only plane for each channel.
-void append_planes(const Image& image, int64_t channels, std::vector<uint8_t>& values) {
-  for (int64_t c = 0; c < channels; ++c) {
-    const int64_t from = image.channels == 1 ? 0 : c;
-    for (int64_t p = 0; p < image.width * image.height; ++p)
-      values.push_back(image.pixels[static_cast<size_t>(p * image.channels + from)]);
+// Plane by plane; a grey image gives its only plane for each channel.
+void write_planes(const Image& image, const Shape& shape, std::span<uint8_t> to) {
+  const auto pixels = static_cast<size_t>(shape[1] * shape[2]);
+  const auto channels = static_cast<size_t>(image.channels);
+  for (size_t c = 0; c < static_cast<size_t>(shape[0]); ++c) {
+    const size_t from = channels == 1 ? 0 : c;
+    for (size_t p = 0; p < pixels; ++p) to[c * pixels + p] = image.pixels[p * channels + from];
   }
 }
 
-Dataset assemble(Listing listing, int64_t channels) {
-  const Image& first = listing.images.front().image;
-  Dataset dataset;
-  dataset.shape = {channels, first.height, first.width};
-  dataset.class_names = std::move(listing.class_names);
-  std::vector<uint8_t> values;
-  values.reserve(listing.images.size() * static_cast<size_t>(elements(dataset.shape)));
-  for (auto& [file, label, image] : listing.images) {
-    append_planes(image, channels, values);
-    dataset.labels.push_back(label);
-    image = {};  // so that the images and the data set are not both held to the end
+class FolderDataset final : public Dataset {
+ public:
+  FolderDataset(Listing listing, Shape shape, int64_t image_size)
+      : images_(std::move(listing.images)),
+        image_size_(image_size),
+        fields_{{{"image", Type::u8, std::move(shape)}},
+                {label_field(std::move(listing.class_names))}} {}
+
+  int64_t size() const override { return static_cast<int64_t>(images_.size()); }
+  const Fields& fields() const override { return fields_; }
+
+  void write(int64_t index, const Sample& to) const override {
+    const LabelledImage& one = images_[static_cast<size_t>(index)];
+    Image image = read_image(one.file);
+    if (image_size_ > 0) image = scale_to_square(image, image_size_);
+    const Shape& shape = fields_.inputs[0].shape;
+    if (image.height != shape[1] || image.width != shape[2])
+      throw BadInput("{}: has changed: it is {} x {} now, and was {} x {}", one.file.string(),
+                     image.width, image.height, shape[2], shape[1]);
+    write_planes(image, shape, to.as<uint8_t>(0));
+    to.as<int64_t>(1)[0] = one.label;
   }
-  dataset.values = std::move(values);
-  return dataset;
-}
+
+  // From the files: decoding so many images would take minutes.
+  std::string digest() const override {
+    constexpr int64_t kFiles = 65'536;
+    Digest digest(Digest::Kind::sha256);
+    for (const LabelledImage& one : images_)
+      digest.add(fmt::format("{} {} {}\n", one.file.filename().string(), one.label,
+                             fs::file_size(one.file)));
+    for (const int64_t sample : spread_samples(*this, kFiles))
+      digest.add(digest_file(Digest::Kind::sha256, images_[static_cast<size_t>(sample)].file));
+    return digest.hex();
+  }
+
+ private:
+  const std::vector<LabelledImage> images_;
+  const int64_t image_size_;
+  const Fields fields_;
+};
 
 // The test split may lack a class, but not have one of its own.
 void use_classes_of(const Listing& train, Listing& test, const fs::path& folder) {
@@ -133,38 +159,47 @@ void use_classes_of(const Listing& train, Listing& test, const fs::path& folder)
           "{}: class '{}' is not in the training split; add training images of it or "
           "take it away",
           folder.string(), name);
-    one.label = static_cast<int32_t>(found - train.class_names.begin());
+    one.label = found - train.class_names.begin();
   }
   test.class_names = train.class_names;
 }
 
-}  // namespace
-
-Splits load_folder(const fs::path& folder, const SourceOptions& options) {
-  if (options.image_size < 0 || options.image_size > kLargestSide)
-    throw BadInput("data.image_size {}: expected 0 (as they are) to {}", options.image_size,
+int64_t image_size_from(const Options& options) {
+  const int64_t side = options.integer("image_size", 0);
+  if (side < 0 || side > kLargestSide)
+    throw BadInput("data.options.image_size = {}: expected 0 (as they are) to {}", side,
                    kLargestSide);
-  const fs::path held = fs::is_directory(folder / "test") ? folder / "test" : folder / "val";
-  const bool has_train = fs::is_directory(folder / "train");
-  const bool has_test = has_train && fs::is_directory(held);
-
-  Listing train = list_images(has_train ? folder / "train" : folder);
-  decode(train.images, options.image_size);
-  require_one_size(train.images.front(), train.images);
-  const int64_t channels = all_grey(train.images) ? 1 : 3;
-  if (!has_test)
-    return hold_out(assemble(std::move(train), channels), options.test_fraction,
-                    static_cast<uint64_t>(options.hold_out_seed));
-
-  Listing test = list_images(held);
-  use_classes_of(train, test, held);
-  decode(test.images, options.image_size);
-  require_one_size(train.images.front(), test.images);
-  const int64_t both = std::max<int64_t>(channels, all_grey(test.images) ? 1 : 3);
-  Splits splits;
-  splits.train = assemble(std::move(train), both);
-  splits.test = assemble(std::move(test), both);
-  return splits;
+  return side;
 }
 
+Splits load_folder(const DatasetOptions& options) {
+  const fs::path folder = folder_argument(options, "folder");
+  const int64_t side = image_size_from(options.options);
+  const fs::path held = fs::is_directory(folder / "test") ? folder / "test" : folder / "val";
+  const bool has_train = fs::is_directory(folder / "train");
+  std::vector<Listing> listings = {list_images(has_train ? folder / "train" : folder)};
+  if (has_train && fs::is_directory(held)) {
+    listings.push_back(list_images(held));
+    use_classes_of(listings[0], listings[1], held);
+  }
+  const LabelledImage first = listings[0].images.front();
+  bool grey = true;
+  for (const Listing& listing : listings) {
+    if (side == 0) require_one_size(first, listing.images);
+    grey = grey && all_grey(listing.images);
+  }
+  const Shape shape = {grey ? 1 : 3, side > 0 ? side : first.header.height,
+                       side > 0 ? side : first.header.width};
+  const auto make = [&](Listing& listing) {
+    return in_memory_if_small(std::make_shared<FolderDataset>(std::move(listing), shape, side));
+  };
+  return {make(listings[0]), listings.size() > 1 ? make(listings[1]) : nullptr};
+}
+
+const bool folder_added = datasets().add(
+    {"folder",
+     "your own images: DIR/CLASS/*.png|jpg, or DIR/train and DIR/test; option: image_size", "DIR",
+     load_folder});
+
+}  // namespace
 }  // namespace lockstep::data

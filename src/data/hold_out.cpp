@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
+#include "base/digest.h"
+#include "data/dataset.h"
 #include "device/random.h"
 #include "lockstep/error.h"
 
@@ -25,45 +28,48 @@ std::vector<bool> choose(int64_t size, int64_t count, uint64_t seed) {
   return chosen;
 }
 
-template <typename T>
-std::vector<T> pick(const std::vector<T>& from, size_t per_sample, const std::vector<bool>& chosen,
-                    bool wanted) {
-  std::vector<T> picked;
-  const auto count = static_cast<size_t>(std::count(chosen.begin(), chosen.end(), wanted));
-  picked.reserve(count * per_sample);
-  for (size_t i = 0; i < chosen.size(); ++i)
-    if (chosen[i] == wanted)
-      picked.insert(picked.end(), from.begin() + static_cast<std::ptrdiff_t>(i * per_sample),
-                    from.begin() + static_cast<std::ptrdiff_t>((i + 1) * per_sample));
-  return picked;
-}
+// Some samples of a data set.
+class Subset final : public DatasetLayer {
+ public:
+  Subset(std::shared_ptr<const Dataset> dataset, std::vector<int64_t> samples)
+      : DatasetLayer(std::move(dataset)), samples_(std::move(samples)) {}
 
-Dataset part(const Dataset& all, const std::vector<bool>& chosen, bool wanted) {
-  const auto per_sample = static_cast<size_t>(elements(all.shape));
-  Dataset dataset;
-  dataset.shape = all.shape;
-  dataset.class_names = all.class_names;
-  dataset.labels = pick(all.labels, 1, chosen, wanted);
-  std::visit([&](const auto& values) { dataset.values = pick(values, per_sample, chosen, wanted); },
-             all.values);
-  return dataset;
+  int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
+  int64_t items(int64_t index) const override { return below().items(sample(index)); }
+  void write(int64_t index, const Sample& to) const override { below().write(sample(index), to); }
+  std::string digest() const override {
+    Digest digest(Digest::Kind::sha256);
+    digest.add(below().digest());
+    digest.add(std::as_bytes(std::span(samples_)));
+    return digest.hex();
+  }
+
+ private:
+  int64_t sample(int64_t index) const { return samples_[static_cast<size_t>(index)]; }
+
+  const std::vector<int64_t> samples_;  ///< of the data set below
+};
+
+std::shared_ptr<const Dataset> part(const std::shared_ptr<const Dataset>& all,
+                                    const std::vector<bool>& chosen, bool wanted) {
+  std::vector<int64_t> samples;
+  for (size_t i = 0; i < chosen.size(); ++i)
+    if (chosen[i] == wanted) samples.push_back(static_cast<int64_t>(i));
+  return std::make_shared<Subset>(all, std::move(samples));
 }
 
 }  // namespace
 
-Splits hold_out(const Dataset& all, double fraction, uint64_t seed) {
+Splits hold_out(const std::shared_ptr<const Dataset>& all, double fraction, uint64_t seed) {
   if (!(fraction > 0 && fraction < 1))
     throw BadInput("data.test_fraction {}: expected more than 0 and less than 1", fraction);
-  if (all.size() < 2)
+  const int64_t size = all->size();
+  if (size < 2)
     throw BadInput("data: {} sample(s) and no test split: at least 2 are needed to hold one out",
-                   all.size());
-  const auto wanted = std::llround(fraction * static_cast<double>(all.size()));
-  const auto count = std::clamp<int64_t>(wanted, 1, all.size() - 1);
-  const std::vector<bool> chosen = choose(all.size(), count, seed);
-  Splits splits;
-  splits.train = part(all, chosen, false);
-  splits.test = part(all, chosen, true);
-  return splits;
+                   size);
+  const auto wanted = std::llround(fraction * static_cast<double>(size));
+  const std::vector<bool> chosen = choose(size, std::clamp<int64_t>(wanted, 1, size - 1), seed);
+  return {part(all, chosen, false), part(all, chosen, true)};
 }
 
 }  // namespace lockstep::data

@@ -21,16 +21,16 @@ bool starts_with(std::span<const std::byte> file, std::span<const uint8_t> start
 
 }  // namespace
 
-Image decode_image(std::span<const std::byte> file, const std::string& name) {
-  if (starts_with(file, kPngStart)) return decode_png(file, name);
-  if (starts_with(file, kJpegStart)) return decode_jpeg(file, name);
+Image decode_image(std::span<const std::byte> file, const std::string& name, Decode what) {
+  if (starts_with(file, kPngStart)) return decode_png(file, name, what);
+  if (starts_with(file, kJpegStart)) return decode_jpeg(file, name, what);
   throw BadInput("{}: neither a PNG nor a JPEG ({} bytes); convert it or take it away", name,
                  file.size());
 }
 
-Image read_image(const std::filesystem::path& path) {
+Image read_image(const std::filesystem::path& path, Decode what) {
   const std::string file = read_file(path);
-  return decode_image(std::as_bytes(std::span(file)), path.string());
+  return decode_image(std::as_bytes(std::span(file)), path.string(), what);
 }
 
 void require_plausible(int64_t width, int64_t height, size_t bytes, const std::string& name) {

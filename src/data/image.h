@@ -17,14 +17,20 @@ struct Image {
   std::vector<uint8_t> pixels;
 };
 
+/// What is read of a file: all of it, or its size and channels alone, leaving `pixels` empty.
+enum class Decode { all, header };
+
 /// Decodes a PNG or a JPEG, told apart by how it starts. Transparency is dropped and 16 bits are
 /// rounded to 8. Throws BadInput with `name` and the decoder's message; a file that is only partly
 /// good is refused too.
-Image decode_image(std::span<const std::byte> file, const std::string& name);
-Image decode_png(std::span<const std::byte> file, const std::string& name);
-Image decode_jpeg(std::span<const std::byte> file, const std::string& name);
+Image decode_image(std::span<const std::byte> file, const std::string& name,
+                   Decode what = Decode::all);
+Image decode_png(std::span<const std::byte> file, const std::string& name,
+                 Decode what = Decode::all);
+Image decode_jpeg(std::span<const std::byte> file, const std::string& name,
+                  Decode what = Decode::all);
 
-Image read_image(const std::filesystem::path& path);
+Image read_image(const std::filesystem::path& path, Decode what = Decode::all);
 
 /// Throws BadInput when a file of `bytes` cannot hold that many pixels: called by the decoders
 /// between reading a header and asking for memory.

@@ -1,5 +1,8 @@
 #include "data/input_file.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -15,6 +18,8 @@ namespace {
 
 // Deflate turns a byte into at most this many.
 constexpr int64_t kGzipAtMost = 1032;
+// Data sets up to this size are safe in memory from whoever changes the file.
+constexpr int64_t kReadAtMost = int64_t{1} << 30;
 constexpr size_t kPiece = size_t{1} << 20;
 
 }  // namespace
@@ -84,6 +89,33 @@ void InputFile::expect_end() {
   if (read_some(std::span(&extra, 1)) != 0)
     throw BadInput("{}: trailing bytes after the {} its header promises; get the file again",
                    path_.string(), position_ - 1);
+}
+
+HeldBytes InputFile::map_rest(size_t bytes) const {
+  const auto fail = [&] {
+    throw BadInput("{}: cannot be mapped into memory: {}", path_.string(), std::strerror(errno));
+  };
+  const int descriptor = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail();
+  const auto whole = static_cast<size_t>(bytes_on_disk_);
+  void* const mapped = mmap(nullptr, whole, PROT_READ, MAP_SHARED, descriptor, 0);
+  const int error = errno;
+  close(descriptor);
+  errno = error;
+  if (mapped == MAP_FAILED) fail();
+  const std::shared_ptr<const std::byte> file(static_cast<const std::byte*>(mapped),
+                                              [mapped, whole](auto*) { munmap(mapped, whole); });
+  return {std::shared_ptr<const std::byte>(file, file.get() + position_), bytes};
+}
+
+HeldBytes InputFile::take_rest(int64_t bytes) {
+  expect_remaining(bytes);
+  const auto size = static_cast<size_t>(bytes);
+  if (bytes > kReadAtMost && gzdirect(file_.get()) != 0) return map_rest(size);
+  const std::shared_ptr<std::byte> memory(new std::byte[size], [](auto* all) { delete[] all; });
+  read({memory.get(), size});
+  expect_end();
+  return {memory, size};
 }
 
 std::string md5_of_contents(const std::filesystem::path& path) {

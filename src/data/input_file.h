@@ -6,11 +6,28 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 struct gzFile_s;
 
 namespace lockstep::data {
+
+/// Bytes that stay as long as a copy of this does.
+class HeldBytes {
+ public:
+  HeldBytes() = default;
+  HeldBytes(std::shared_ptr<const std::byte> bytes, size_t size)
+      : bytes_(std::move(bytes)), size_(size) {}
+
+  const std::byte* data() const { return bytes_.get(); }
+  size_t size() const { return size_; }
+  std::span<const std::byte> span() const { return {data(), size_}; }
+
+ private:
+  std::shared_ptr<const std::byte> bytes_;
+  size_t size_ = 0;
+};
 
 /// A file read once from front to back, unpacked on the way when it is gzip.
 class InputFile {
@@ -28,8 +45,10 @@ class InputFile {
   /// than gzip could have packed in a packed one. Call it before asking for that much memory.
   void expect_remaining(int64_t bytes);
 
-  /// Throws BadInput when anything is left.
-  void expect_end();
+  /// All that is left, which must be exactly `bytes`: read into memory or, where a plain file has
+  /// more than 1 GiB, mapped. A file that is mapped must not change while it is in use. Throws
+  /// BadInput.
+  HeldBytes take_rest(int64_t bytes);
 
   const std::filesystem::path& path() const { return path_; }
 
@@ -39,6 +58,8 @@ class InputFile {
   };
 
   void require_sound() const;
+  void expect_end();
+  HeldBytes map_rest(size_t bytes) const;
 
   std::filesystem::path path_;
   int64_t bytes_on_disk_ = 0;

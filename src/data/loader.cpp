@@ -1,26 +1,19 @@
 #include "data/loader.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/range.h"
-#include "data/order.h"
+#include "data/dataset.h"
 #include "data/prefetcher.h"
-#include "data/sample_writer.h"
+#include "device/random.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
 namespace {
 
-void require_whole(const Dataset& dataset) {
-  const auto values =
-      std::visit([](const auto& all) { return static_cast<int64_t>(all.size()); }, dataset.values);
-  if (values != dataset.size() * elements(dataset.shape))
-    throw BadInput("data set of {} labels and shape {} has {} values: expected {}", dataset.size(),
-                   to_string(dataset.shape), values, dataset.size() * elements(dataset.shape));
-}
-
-void require_usable(const Dataset& dataset, const LoaderOptions& options) {
+void check_options(const Dataset& dataset, const LoaderOptions& options) {
   check_batch(options.batch, dataset);
   const Share& share = options.share;
   if (share.first < 0 || share.first >= share.end || share.end > share.of)
@@ -28,91 +21,148 @@ void require_usable(const Dataset& dataset, const LoaderOptions& options) {
                    share.of);
   if (options.prefetch < 0 || options.prefetch > 1024)
     throw BadInput("prefetch {}: expected 0 to 1024 batches", options.prefetch);
-  require_whole(dataset);
+}
+
+void fill_epoch_order(std::span<int64_t> into, SampleOrder order, uint64_t seed, int64_t epoch) {
+  std::iota(into.begin(), into.end(), int64_t{0});
+  if (order == SampleOrder::sequential) return;
+  // Fisher-Yates: every permutation is equally likely.
+  RandomStream stream(Purpose::shuffle, seed, epoch);
+  for (size_t left = into.size(); left > 1; --left)
+    std::swap(into[left - 1], into[stream.below(left)]);
 }
 
 }  // namespace
 
+std::vector<int64_t> epoch_order(int64_t size, SampleOrder order, uint64_t seed, int64_t epoch) {
+  std::vector<int64_t> samples(static_cast<size_t>(size));
+  fill_epoch_order(samples, order, seed, epoch);
+  return samples;
+}
+
 void check_batch(int64_t batch, const Dataset& dataset) {
   if (batch < 1) throw BadInput("batch {}: expected at least 1", batch);
-  if (batch > dataset.size())
+  if (const int64_t size = dataset.size(); batch > size)
     throw BadInput(
         "batch {}: larger than the training set of {} samples; use a batch of at most "
         "{}, or more data",
-        batch, dataset.size(), dataset.size());
+        batch, size, size);
 }
 
 class Loader::Pipeline {
  public:
-  Pipeline(const Dataset& dataset, LoaderOptions options)
-      : dataset_(dataset),
-        options_(std::move(options)),
-        writer_(dataset_, options_),
-        order_(static_cast<size_t>(dataset_.size())),
+  Pipeline(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
+      : dataset_(std::move(dataset)),
+        options_(options),
+        size_(dataset_->size()),
+        fields_(dataset_->fields()),
+        order_(static_cast<size_t>(size_)),
+        memory_(fields_.count()),
         prefetcher_(make_buffers(), batches_per_epoch(),
-                    [this](Position at, BatchBuffer& buffer) { fill(at, buffer); }) {}
+                    [this](BatchPosition at, BatchBuffer& buffer) { fill(at, buffer); }) {}
 
   int64_t batches_per_epoch() const {
     const int64_t rest = options_.last == LastBatch::keep ? options_.batch - 1 : 0;
-    return (dataset_.size() + rest) / options_.batch;
+    return (size_ + rest) / options_.batch;
   }
 
-  void seek(Position position) { prefetcher_.seek(position); }
-  const Batch& next() { return prefetcher_.next(); }
+  void seek(BatchPosition position) { prefetcher_.seek(position); }
+  const LoadedBatch& next() { return prefetcher_.next(); }
 
  private:
   std::vector<BatchBuffer> make_buffers() const {
-    const auto batch = static_cast<size_t>(options_.batch);
-    BatchBuffer buffer;
-    buffer.samples.resize(batch);
-    buffer.values.resize(batch * static_cast<size_t>(elements(dataset_.shape)));
-    buffer.labels.resize(batch);
-    return std::vector<BatchBuffer>(static_cast<size_t>(options_.prefetch) + 1, buffer);
+    const int64_t most = share_of(options_.batch).size();
+    std::vector<BatchBuffer> buffers(static_cast<size_t>(options_.prefetch) + 1);
+    for (BatchBuffer& buffer : buffers) {
+      buffer.samples.resize(static_cast<size_t>(most));
+      buffer.items.resize(static_cast<size_t>(most));
+      for (size_t i = 0; i < fields_.count(); ++i)
+        buffer.fields.emplace_back(static_cast<size_t>(most * bytes_of(fields_[i])));
+    }
+    return buffers;
+  }
+
+  // The part of a batch of `whole` samples that is this loader's.
+  Range share_of(int64_t whole) const {
+    const Share& share = options_.share;
+    return {slice(whole, share.of, share.first).begin, slice(whole, share.of, share.end - 1).end};
   }
 
   // In the prefetcher's thread, as is everything it changes.
-  void fill(Position at, BatchBuffer& buffer) {
-    if (at.epoch != order_epoch_) {
-      fill_epoch_order(order_, options_.order, options_.seed, at.epoch);
-      order_epoch_ = at.epoch;
-    }
-    const int64_t whole = std::min(options_.batch, dataset_.size() - at.index * options_.batch);
-    const Share& share = options_.share;
-    const int64_t begin = slice(whole, share.of, share.first).begin;
-    const int64_t count = slice(whole, share.of, share.end - 1).end - begin;
-    const int64_t first = at.index * options_.batch + begin;
-    const int64_t per_sample = elements(dataset_.shape);
-    for (int64_t i = 0; i < count; ++i) {
+  void fill(BatchPosition at, BatchBuffer& buffer) {
+    if (at.epoch != order_epoch_) begin_epoch(at.epoch);
+    const int64_t first = at.index * options_.batch;
+    const int64_t whole = std::min(options_.batch, size_ - first);
+    const Range share = share_of(whole);
+    int64_t whole_items = 0;
+    for (int64_t i = 0; i < whole; ++i) {
       const int64_t sample = order_[static_cast<size_t>(first + i)];
-      buffer.samples[static_cast<size_t>(i)] = sample;
-      buffer.labels[static_cast<size_t>(i)] = dataset_.labels[static_cast<size_t>(sample)];
-      writer_.write(at.epoch, sample, buffer.values.data() + i * per_sample);
+      const int64_t items = items_of(sample);
+      whole_items += items;
+      if (i < share.begin || i >= share.end) continue;
+      const auto place = static_cast<size_t>(i - share.begin);
+      buffer.samples[place] = sample;
+      buffer.items[place] = items;
+      write(at.epoch, sample, place, buffer);
     }
-    const auto used = static_cast<size_t>(count);
-    buffer.batch = {at.epoch,
-                    at.index,
-                    whole,
-                    begin,
-                    std::span(buffer.samples).first(used),
-                    std::span(buffer.values).first(used * static_cast<size_t>(per_sample)),
-                    std::span(buffer.labels).first(used)};
+    const auto used = static_cast<size_t>(share.size());
+    LoadedBatch& batch = buffer.batch;
+    batch = {.epoch = at.epoch,
+             .index = at.index,
+             .whole = whole,
+             .whole_items = whole_items,
+             .begin = share.begin,
+             .samples = std::span(buffer.samples).first(used),
+             .items = std::span(buffer.items).first(used),
+             .fields = std::move(batch.fields)};
+    batch.fields.resize(fields_.count());
+    for (size_t i = 0; i < fields_.count(); ++i)
+      batch.fields[i] =
+          std::span(buffer.fields[i]).first(used * static_cast<size_t>(bytes_of(fields_[i])));
+  }
+
+  void begin_epoch(int64_t epoch) {
+    if (const int64_t size = dataset_->size(); size != size_)
+      throw BadInput("data: the data set's size was {} and is {} now; it must stay the same", size_,
+                     size);
+    if (dataset_->fields() != fields_)
+      throw BadInput("data: the data set declares other fields now; they must stay the same");
+    fill_epoch_order(order_, options_.order, options_.seed, epoch);
+    order_epoch_ = epoch;
+  }
+
+  int64_t items_of(int64_t sample) const {
+    const int64_t items = dataset_->items(sample);
+    if (items < 0)
+      throw BadInput("data: sample {} counts as {} items: expected 0 or more", sample, items);
+    return items;
+  }
+
+  void write(int64_t epoch, int64_t sample, size_t place, BatchBuffer& buffer) {
+    for (size_t i = 0; i < fields_.count(); ++i) {
+      const auto bytes = static_cast<size_t>(bytes_of(fields_[i]));
+      memory_[i] = std::span(buffer.fields[i]).subspan(place * bytes, bytes);
+    }
+    write_sample(*dataset_, sample, epoch, memory_);
   }
 
   // Constant after construction.
-  const Dataset& dataset_;
+  const std::shared_ptr<const Dataset> dataset_;
   const LoaderOptions options_;
+  const int64_t size_;
+  const Fields fields_;
 
   // Used by the prefetcher's thread only.
-  SampleWriter writer_;
   std::vector<int64_t> order_;
   int64_t order_epoch_ = -1;
+  std::vector<std::span<std::byte>> memory_;  ///< of one sample, by field
 
   Prefetcher prefetcher_;  // last: its thread uses all of the above
 };
 
-Loader::Loader(const Dataset& dataset, LoaderOptions options) {
-  require_usable(dataset, options);
-  pipeline_ = std::make_unique<Pipeline>(dataset, std::move(options));
+Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options) {
+  check_options(*dataset, options);
+  pipeline_ = std::make_unique<Pipeline>(std::move(dataset), options);
 }
 
 Loader::~Loader() = default;
@@ -127,7 +177,7 @@ void Loader::seek(int64_t epoch, int64_t index) {
   pipeline_->seek({epoch + index / batches_per_epoch(), index % batches_per_epoch()});
 }
 
-const Batch& Loader::next() {
+const LoadedBatch& Loader::next() {
   return pipeline_->next();
 }
 

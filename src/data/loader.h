@@ -1,37 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "data/dataset.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep::data {
 
-/// Random changes to a training image. The numbers are keyed by (seed, epoch, sample), so a sample
-/// looks the same in an epoch whichever worker or thread reads it.
-struct Augment {
-  bool flip = false;  ///< mirror left-right with probability one half
-  /// Move by up to this many pixels each way; what is uncovered is black: 0 before normalization.
-  int64_t shift = 0;
-};
-
-/// y = (x - mean) / deviation, per channel (the first dimension of a 3-D sample; any other sample
-/// has one channel).
-struct Normalization {
-  std::vector<float> mean;
-  std::vector<float> deviation;
-};
-
-/// The channels of a sample that are normalized apart.
-int64_t channels_of(const Shape& shape);
-
-/// Mean and deviation of a data set's channels, the same to the last bit every time. A channel that
-/// never changes gets a deviation of 1.
-Normalization measure_normalization(const Dataset& dataset);
-
-enum class Order { shuffled, sequential };
+enum class SampleOrder { shuffled, sequential };
 enum class LastBatch { keep, drop };
 
 /// Slices `first` .. `end`-1 of a batch cut into `of`: what one worker reads of it.
@@ -43,30 +22,28 @@ struct Share {
 
 struct LoaderOptions {
   int64_t batch = 32;
-  Order order = Order::shuffled;
+  SampleOrder order = SampleOrder::shuffled;
   LastBatch last = LastBatch::keep;
-  uint64_t seed = 1;
-  Augment augment;
-  /// Empty: bytes are read as 0..1 and floats as they are.
-  Normalization normalization;
-  Share share;
+  uint64_t seed = 1;  ///< of the order
+  Share share = {};
   /// Batches made ready ahead of the one in use.
   int64_t prefetch = 3;
 };
 
-/// One batch, ready for the model. Valid until the loader's next `next()`.
-struct Batch {
+/// A worker's share of one batch, in memory. Valid until the loader's next `next()`.
+struct LoadedBatch {
   int64_t epoch = 0;
-  int64_t index = 0;                 ///< within the epoch
-  int64_t whole = 0;                 ///< samples of the whole batch, of which this may be a share
-  int64_t begin = 0;                 ///< where in the whole batch the share begins
-  std::span<const int64_t> samples;  ///< positions in the data set
-  std::span<float> values;           ///< samples one after another
-  std::span<int64_t> labels;
+  int64_t index = 0;                              ///< within the epoch
+  int64_t whole = 0;                              ///< samples of the whole batch
+  int64_t whole_items = 0;                        ///< what they count as in a mean
+  int64_t begin = 0;                              ///< where in the whole batch the share begins
+  std::span<const int64_t> samples = {};          ///< positions in the data set
+  std::span<const int64_t> items = {};            ///< what each sample counts as
+  std::vector<std::span<std::byte>> fields = {};  ///< inputs, then targets; sample after sample
 };
 
 /// The sample order of an epoch: a permutation of 0 .. size-1 keyed by (seed, epoch).
-std::vector<int64_t> epoch_order(int64_t size, Order order, uint64_t seed, int64_t epoch);
+std::vector<int64_t> epoch_order(int64_t size, SampleOrder order, uint64_t seed, int64_t epoch);
 
 /// Throws BadInput for a batch that a data set does not have.
 void check_batch(int64_t batch, const Dataset& dataset);
@@ -75,14 +52,13 @@ void check_batch(int64_t batch, const Dataset& dataset);
 ///
 ///     Loader loader(splits.train, options);
 ///     loader.seek(epoch, batch);                  // optional: start elsewhere
-///     for (...) { const Batch& batch = loader.next(); ... }
+///     for (...) { const LoadedBatch& batch = loader.next(); ... }
 ///
-/// The data set must outlive the loader. An error in the thread is rethrown by `next`.
+/// An error in the thread is rethrown by `next`.
 class Loader {
  public:
-  /// Throws BadInput when a batch is larger than the data set, or when the augmentation or the
-  /// normalization do not fit its samples.
-  Loader(const Dataset& dataset, LoaderOptions options);
+  /// Throws BadInput when a batch is larger than the data set.
+  Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -93,7 +69,7 @@ class Loader {
   /// use stays valid.
   void seek(int64_t epoch, int64_t index);
 
-  const Batch& next();
+  const LoadedBatch& next();
 
  private:
   class Pipeline;

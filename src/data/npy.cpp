@@ -1,22 +1,37 @@
 #include "data/npy.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
-#include "data/input_file.h"
+#include "data/dataset.h"
 #include "data/npy_header.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
+
+/// An element type, by its name in a header.
+struct NpyType {
+  const char* name;
+  bool is_whole;
+  void (*to_floats)(const std::byte* from, std::span<float> to);
+  /// For whole numbers; those that do not fit become the largest.
+  int64_t (*to_label)(const std::byte* from);
+};
+
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are read as they lie");
 
 // More classes than any data set has: a larger label is a mistake, not a reason to ask for memory.
 constexpr int64_t kMostClasses = 1'000'000;
-constexpr int64_t kElementsAtATime = 1 << 16;
 
 // IEEE 754 binary16.
 struct Half {
@@ -36,120 +51,111 @@ struct Half {
   }
 };
 
-// Calls `take(index, element)` for each element in turn.
-template <typename Element, typename Take>
-void for_each_element(InputFile& file, int64_t count, Take take) {
-  std::vector<Element> piece(static_cast<size_t>(std::min(count, kElementsAtATime)));
-  for (int64_t done = 0; done < count;) {
-    const int64_t now = std::min(kElementsAtATime, count - done);
-    file.read(std::as_writable_bytes(std::span(piece).first(static_cast<size_t>(now))));
-    for (int64_t i = 0; i < now; ++i) take(done + i, piece[static_cast<size_t>(i)]);
-    done += now;
-  }
+// Elements need not lie where their type may: who writes the header chooses its length.
+template <typename Element>
+Element element_at(const std::byte* from) {
+  Element element;
+  std::memcpy(&element, from, sizeof element);
+  return element;
 }
 
 template <typename Element>
-std::vector<float> read_floats(InputFile& file, int64_t count) {
-  std::vector<float> values(static_cast<size_t>(count));
-  for_each_element<Element>(file, count, [&](int64_t index, Element element) {
-    values[static_cast<size_t>(index)] = static_cast<float>(element);
-  });
-  return values;
-}
-
-std::vector<uint8_t> read_bytes(InputFile& file, int64_t count) {
-  std::vector<uint8_t> values(static_cast<size_t>(count));
-  file.read(writable_bytes(values));
-  return values;
-}
-
-std::vector<float> read_as_floats(InputFile& file, const NpyHeader& header) {
-  if (header.type == "f4") return read_floats<float>(file, header.count);
-  if (header.type == "f8") return read_floats<double>(file, header.count);
-  if (header.type == "f2") return read_floats<Half>(file, header.count);
-  if (header.type == "i1") return read_floats<int8_t>(file, header.count);
-  if (header.type == "i2") return read_floats<int16_t>(file, header.count);
-  if (header.type == "i4") return read_floats<int32_t>(file, header.count);
-  if (header.type == "i8") return read_floats<int64_t>(file, header.count);
-  if (header.type == "u2") return read_floats<uint16_t>(file, header.count);
-  if (header.type == "u4") return read_floats<uint32_t>(file, header.count);
-  if (header.type == "b1") return read_floats<uint8_t>(file, header.count);
-  throw BadInput(
-      "{}: dtype '{}': expected u1, f2, f4, f8, i1, i2, i4, i8, u2, u4 or b1; save "
-      "x.astype('float32')",
-      file.path().string(), header.type);
-}
-
-void require_finite(const NpySamples& samples, const std::filesystem::path& path) {
-  const auto& values = std::get<std::vector<float>>(samples.values);
-  const auto per_sample = static_cast<size_t>(elements(samples.shape));
-  for (size_t i = 0; i < values.size(); ++i)
-    if (!std::isfinite(values[i]))
-      throw BadInput(
-          "{}: {} in sample {}: expected finite numbers; clean them, as "
-          "np.nan_to_num(x) does, or drop the sample",
-          path.string(), values[i], i / per_sample);
+void to_floats(const std::byte* from, std::span<float> to) {
+  for (size_t i = 0; i < to.size(); ++i)
+    to[i] = static_cast<float>(element_at<Element>(from + i * sizeof(Element)));
 }
 
 template <typename Element>
-std::vector<int32_t> read_classes(InputFile& file, int64_t count) {
-  std::vector<int32_t> labels(static_cast<size_t>(count));
-  for_each_element<Element>(file, count, [&](int64_t index, Element label) {
-    if (std::cmp_less(label, 0) || std::cmp_greater_equal(label, kMostClasses))
-      throw BadInput(
-          "{}: label {} of sample {}: expected classes numbered from 0 to at most {}; "
-          "number them with np.unique(y, return_inverse=True)[1]",
-          file.path().string(), label, index, kMostClasses - 1);
-    labels[static_cast<size_t>(index)] = static_cast<int32_t>(static_cast<uint32_t>(label));
-  });
-  return labels;
+int64_t to_label(const std::byte* from) {
+  const auto element = element_at<Element>(from);
+  return std::cmp_less(element, std::numeric_limits<int64_t>::max())
+             ? static_cast<int64_t>(element)
+             : std::numeric_limits<int64_t>::max();
 }
 
-std::vector<int32_t> read_any_classes(InputFile& file, const NpyHeader& header) {
-  if (header.type == "i8") return read_classes<int64_t>(file, header.count);
-  if (header.type == "i4") return read_classes<int32_t>(file, header.count);
-  if (header.type == "i2") return read_classes<int16_t>(file, header.count);
-  if (header.type == "i1") return read_classes<int8_t>(file, header.count);
-  if (header.type == "u8") return read_classes<uint64_t>(file, header.count);
-  if (header.type == "u4") return read_classes<uint32_t>(file, header.count);
-  if (header.type == "u2") return read_classes<uint16_t>(file, header.count);
-  if (header.type == "u1" || header.type == "b1") return read_classes<uint8_t>(file, header.count);
-  throw BadInput("{}: dtype '{}': expected whole numbers; save y.astype('int64')",
-                 file.path().string(), header.type);
+template <typename Element>
+constexpr NpyType number(const char* name) {
+  if constexpr (std::is_integral_v<Element>)
+    return {name, true, to_floats<Element>, to_label<Element>};
+  else
+    return {name, false, to_floats<Element>, nullptr};
+}
+
+constexpr NpyType kTypes[] = {
+    number<uint8_t>("u1"),  number<Half>("f2"),     number<float>("f4"),    number<double>("f8"),
+    number<int8_t>("i1"),   number<int16_t>("i2"),  number<int32_t>("i4"),  number<int64_t>("i8"),
+    number<uint16_t>("u2"), number<uint32_t>("u4"), number<uint64_t>("u8"), number<uint8_t>("b1")};
+
+const NpyType* type_named(const std::string& name, const std::filesystem::path& path) {
+  for (const NpyType& type : kTypes)
+    if (name == type.name) return &type;
+  std::vector<std::string> names;
+  for (const NpyType& type : kTypes) names.emplace_back(type.name);
+  throw BadInput("{}: dtype '{}': expected {}; save x.astype('float32')", path.string(), name,
+                 fmt::join(names, ", "));
 }
 
 }  // namespace
 
-NpySamples read_npy_samples(const std::filesystem::path& path) {
-  InputFile file(path);
-  NpyHeader header = read_npy_header(file);
+NpyArray::NpyArray(std::filesystem::path path) : path_(std::move(path)) {
+  InputFile file(path_);
+  const NpyHeader header = read_npy_header(file);
+  type_ = type_named(header.type, path_);
   if (header.shape.empty() || header.count == 0)
-    throw BadInput("{}: shape ({}) holds no samples; expected (samples, ...)", path.string(),
+    throw BadInput("{}: shape ({}) holds no samples; expected (samples, ...)", path_.string(),
                    to_string(header.shape));
-  NpySamples samples;
-  samples.count = header.shape[0];
-  samples.shape.assign(header.shape.begin() + 1, header.shape.end());
-  if (samples.shape.empty()) samples.shape = {1};
-  if (header.type == "u1") {
-    samples.values = read_bytes(file, header.count);
-  } else {
-    samples.values = read_as_floats(file, header);
-    require_finite(samples, path);
-  }
-  file.expect_end();
-  return samples;
+  samples_ = header.shape[0];
+  shape_.assign(header.shape.begin() + 1, header.shape.end());
+  sample_bytes_ = static_cast<size_t>(header.bytes / samples_);
+  elements_ = file.take_rest(header.bytes);
 }
 
-std::vector<int32_t> read_npy_labels(const std::filesystem::path& path) {
-  InputFile file(path);
-  const NpyHeader header = read_npy_header(file);
-  if (header.shape.size() != 1)
+bool NpyArray::has_bytes() const {
+  return type_->name == std::string_view("u1");
+}
+
+bool NpyArray::has_whole_numbers() const {
+  return type_->is_whole;
+}
+
+const std::byte* NpyArray::place(int64_t sample) const {
+  return elements_.data() + static_cast<size_t>(sample) * sample_bytes_;
+}
+
+void NpyArray::write(int64_t sample, std::span<float> to) const {
+  type_->to_floats(place(sample), to);
+  const auto odd = std::find_if_not(to.begin(), to.end(), [](float x) { return std::isfinite(x); });
+  if (odd != to.end())
     throw BadInput(
-        "{}: shape ({}): expected one label a sample; save y.ravel(), or "
+        "{}: {} in sample {}: expected finite numbers; clean them, as np.nan_to_num(x) does, or "
+        "drop the sample",
+        path_.string(), *odd, sample);
+}
+
+void NpyArray::write(int64_t sample, std::span<uint8_t> to) const {
+  std::memcpy(to.data(), place(sample), to.size());
+}
+
+std::vector<int64_t> NpyArray::labels() const {
+  if (!has_whole_numbers())
+    throw BadInput("{}: dtype '{}': expected whole numbers; save y.astype('int64')", path_.string(),
+                   type_->name);
+  if (elements(shape_) != 1)
+    throw BadInput(
+        "{}: shape ({} x {}): expected one label a sample; save y.ravel(), or "
         "np.argmax(y, axis=1) where the labels are one-hot",
-        path.string(), to_string(header.shape));
-  std::vector<int32_t> labels = read_any_classes(file, header);
-  file.expect_end();
+        path_.string(), samples_, to_string(shape_));
+  std::vector<int64_t> labels(static_cast<size_t>(samples_));
+  for (int64_t i = 0; i < samples_; ++i) {
+    const int64_t label = type_->to_label(place(i));
+    if (label < 0 || label >= kMostClasses)
+      throw BadInput(
+          "{}: label {} of sample {}: expected classes numbered from 0 to at most {}; number them "
+          "with np.unique(y, return_inverse=True)[1], or set data.options.targets = \"numbers\" "
+          "where they are quantities",
+          path_.string(), label, i, kMostClasses - 1);
+    labels[static_cast<size_t>(i)] = label;
+  }
   return labels;
 }
 

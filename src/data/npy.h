@@ -2,28 +2,47 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <variant>
+#include <span>
 #include <vector>
 
-#include "data/dataset.h"
-#include "data/source.h"
+#include "data/input_file.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep::data {
 
-/// The samples of an x.npy: bytes stay bytes, any other number becomes a float.
-struct NpySamples {
-  int64_t count = 0;
-  Shape shape;  ///< of one sample
-  std::variant<std::vector<uint8_t>, std::vector<float>> values;
+struct NpyType;
+
+/// The array of an .npy file, with samples along its first dimension. Its elements are converted
+/// when they are asked for, so the file may be larger than memory.
+class NpyArray {
+ public:
+  /// Throws BadInput naming the file.
+  explicit NpyArray(std::filesystem::path path);
+
+  const std::filesystem::path& path() const { return path_; }
+  int64_t samples() const { return samples_; }
+  /// Of one sample: {} where the array has one dimension.
+  const Shape& shape() const { return shape_; }
+  bool has_bytes() const;          ///< uint8: pixels
+  bool has_whole_numbers() const;  ///< of any size
+
+  /// One sample's elements. Throws BadInput with the sample where one is not a finite number.
+  void write(int64_t sample, std::span<float> to) const;
+  /// For has_bytes().
+  void write(int64_t sample, std::span<uint8_t> to) const;
+
+  /// One label for each sample. Throws BadInput unless each is one whole number from 0.
+  std::vector<int64_t> labels() const;
+
+ private:
+  const std::byte* place(int64_t sample) const;
+
+  const std::filesystem::path path_;
+  const NpyType* type_ = nullptr;
+  int64_t samples_ = 0;
+  Shape shape_;
+  size_t sample_bytes_ = 0;
+  HeldBytes elements_;
 };
-
-/// Throws BadInput naming the file and, where a value is not finite, the sample.
-NpySamples read_npy_samples(const std::filesystem::path& path);
-
-/// A y.npy: one number of at least 0 for each sample. Throws BadInput.
-std::vector<int32_t> read_npy_labels(const std::filesystem::path& path);
-
-/// x.npy and y.npy of a folder, and x_test.npy and y_test.npy where they are.
-Splits load_npy(const std::filesystem::path& folder, const SourceOptions& options);
 
 }  // namespace lockstep::data

@@ -189,8 +189,7 @@ NpyHeader read_npy_header(InputFile& file) {
         "{}: malformed .npy header: shape {} does not fit in memory; save the array "
         "again with np.save",
         name, to_string(*dictionary.shape));
-  file.expect_remaining(promised);
-  return {type, std::move(*dictionary.shape), *count};
+  return {type, std::move(*dictionary.shape), *count, promised};
 }
 
 }  // namespace lockstep::data

@@ -13,10 +13,11 @@ struct NpyHeader {
   std::string type;  ///< kind and bytes, "f4"; little-endian and in C order, or it was refused
   std::vector<int64_t> shape;
   int64_t count = 0;  ///< elements: the product of `shape`
+  int64_t bytes = 0;  ///< of all of them
 };
 
-/// Reads the header, leaving `file` at the first element, and checks that the elements it promises
-/// are there. Throws BadInput on a malformed header, big-endian values and Fortran order.
+/// Reads the header, leaving `file` at the first element. Throws BadInput on a malformed header,
+/// big-endian values and Fortran order.
 NpyHeader read_npy_header(InputFile& file);
 
 }  // namespace lockstep::data

@@ -14,16 +14,16 @@ Prefetcher::Prefetcher(std::vector<BatchBuffer> buffers, int64_t batches_per_epo
 
 Prefetcher::~Prefetcher() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   freed_.notify_one();
   thread_.join();
 }
 
-void Prefetcher::seek(Position position) {
+void Prefetcher::seek(BatchPosition position) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     position_ = position;
     ++seeks_;
     free_.insert(free_.end(), ready_.begin(), ready_.end());
@@ -32,35 +32,35 @@ void Prefetcher::seek(Position position) {
   freed_.notify_one();
 }
 
-const Batch& Prefetcher::next() {
-  std::unique_lock lock(mutex_);
+const LoadedBatch& Prefetcher::next() {
+  const MutexLock lock(mutex_);
   if (held_) {
     free_.push_back(*held_);
     held_.reset();
     freed_.notify_one();
   }
-  readied_.wait(lock, [&] { return !ready_.empty() || error_ != nullptr; });
+  while (ready_.empty() && error_ == nullptr) readied_.wait(mutex_);
   if (ready_.empty()) std::rethrow_exception(error_);
   held_ = ready_.front();
   ready_.erase(ready_.begin());
   return buffers_[*held_].batch;
 }
 
-Position Prefetcher::take_position() {
-  const Position taken = position_;
+BatchPosition Prefetcher::take_position() {
+  const BatchPosition taken = position_;
   if (++position_.index == batches_per_epoch_) position_ = {taken.epoch + 1, 0};
   return taken;
 }
 
 void Prefetcher::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    freed_.wait(lock, [&] { return stop_ || !free_.empty(); });
+    while (!stop_ && free_.empty()) freed_.wait(mutex_);
     if (stop_) return;
     const size_t buffer = free_.back();
     free_.pop_back();
     const uint64_t seeks = seeks_;
-    const Position position = take_position();
+    const BatchPosition position = take_position();
     lock.unlock();
     std::exception_ptr error;
     try {

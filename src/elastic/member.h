@@ -60,7 +60,8 @@ class Member {
   /// Whether the generation under way must be left at once.
   bool must_leave();
 
-  void did_step(int64_t step) { step_ = step; }
+  /// To be set to how many steps are done; the coordinator is told of it.
+  std::atomic<int64_t>& steps_done() { return step_; }
   /// The last words: the run has come to its end, or to an error that would happen again.
   void say(const Bye& bye);
   void say(const Fail& fail);

@@ -2,20 +2,12 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/agreement.h"
 #include "launch/job.h"
 #include "transport/transport.h"
 
 namespace lockstep::launch {
-
-/// "shm", "tcp", "mpi", "hybrid" (shm inside a host, tcp between hosts) and "hybrid-mpi". On one
-/// host the hybrids are shm.
-const std::vector<std::string>& transport_names();
-
-/// Throws BadInput with the nearest name.
-void check_transport(const std::string& name);
 
 /// What "auto" stands for in a job: hybrid-mpi where an MPI launched it and this build has one,
 /// else hybrid; any other name is itself. Throws BadInput for a name that does not exist.
@@ -24,7 +16,7 @@ std::string resolve_transport(const std::string& name, const Job& job);
 struct ConnectOptions {
   std::string transport = "hybrid";
   int streams = 1;              ///< TCP connections for every pair of ranks
-  double silence_seconds = 10;  ///< until a host that says nothing is lost
+  double silence_seconds = 10;  ///< a host that sends no heartbeat for this long counts as lost
   double meeting_seconds = 60;  ///< for all workers to come
   int stop = -1;                ///< readable once this worker is asked to stop meeting
   Facts facts = {};             ///< what all must hold alike, besides all of the above

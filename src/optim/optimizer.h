@@ -6,10 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "base/table.h"
+
 namespace lockstep::optim {
 
+/// The recipe's [optimizer]. Which of them an optimizer uses is said in its row of optimizers().
 struct OptimizerOptions {
-  /// One of optimizer_names().
+  /// One of optimizers().
   std::string name = "sgd";
   double lr = 0.05;
   /// Whether `lr` is for one worker and is multiplied by how many there are.
@@ -17,6 +20,8 @@ struct OptimizerOptions {
   double weight_decay = 0;
   /// Whether one-dimensional parameters (biases, BatchNorm's scale and shift) decay too.
   bool decay_bias_and_norm = true;
+  /// Gradients are scaled before an update so that their norm is at most this; 0: never.
+  double clip_norm = 0;
   double momentum = 0.9;
   double trust = 0.001;
   bool nesterov = false;
@@ -31,6 +36,9 @@ struct Section {
   int64_t end = 0;
   bool decays = true;
 };
+
+/// How many parameters the sections cover.
+int64_t length(const std::vector<Section>& sections);
 
 /// An update rule over one contiguous piece of memory that holds all parameters.
 class Optimizer {
@@ -50,10 +58,24 @@ class Optimizer {
   virtual std::vector<State> state() = 0;
 };
 
+struct OptimizerRow {
+  std::string name;
+  std::string about;
+  /// The keys of [optimizer] that some optimizers use and others do not, as far as this one uses
+  /// them: "momentum".
+  std::vector<std::string> uses;
+  std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options,
+                                     std::vector<Section> sections);
+};
+
+/// What `optimizer.name` may be.
+Table<OptimizerRow>& optimizers();
+
 /// Throws BadInput for an unknown name. The sections must cover the memory in order.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<Section> sections);
 
-std::vector<std::string> optimizer_names();
+/// Whether update loops may use AVX2 and FMA on this processor. They round alike with and without.
+bool has_wide_registers();
 
 }  // namespace lockstep::optim

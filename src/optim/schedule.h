@@ -4,41 +4,57 @@
 #include <string>
 #include <vector>
 
+#include "base/table.h"
+
 namespace lockstep::optim {
 
-/// How the learning rate moves over a run. `peak` is the recipe's `optimizer.lr`.
-///
-/// constant   peak all the way
-/// step       peak x gamma for each milestone (an epoch) passed
-/// cosine     half a cosine from peak to final_fraction x peak
-/// one_cycle  cosine up from peak/25 over the first 30 % of the run, then down to peak/250,000
-///
-/// All but one_cycle first rise in a straight line over `warmup_epochs` (large batches need it).
+/// The recipe's [schedule]: how the learning rate moves over a run. Which of them a schedule uses
+/// is said in its row of schedules().
 struct ScheduleOptions {
+  /// One of schedules().
   std::string name = "constant";
+  /// The rate first rises in a straight line over so many epochs, which large batches need.
   double warmup_epochs = 0;
   std::vector<double> milestones;
   double gamma = 0.1;
   double final_fraction = 0;
 };
 
+/// What a schedule runs over.
+struct Course {
+  double peak = 0;  ///< the recipe's optimizer.lr
+  double total_steps = 1;
+  double steps_per_epoch = 1;
+  double warmup_steps = 0;
+};
+
+struct ScheduleRow {
+  std::string name;
+  std::string about;
+  /// The keys of [schedule] that it uses: "milestones". It has a warm-up when "warmup_epochs" is
+  /// among them.
+  std::vector<std::string> uses;
+  /// The learning rate at a step after the warm-up.
+  double (*rate)(const ScheduleOptions& options, const Course& course, double step);
+  /// Throws BadInput for options that it cannot use.
+  void (*check)(const ScheduleOptions& options) = [](const ScheduleOptions&) {};
+};
+
+/// What `schedule.name` may be.
+Table<ScheduleRow>& schedules();
+
 /// The learning rate of one step: a pure function, so a resumed run needs no schedule state.
 class Schedule {
  public:
-  /// Throws BadInput for an unknown name.
+  /// Throws BadInput for an unknown name, or options that the schedule cannot use.
   Schedule(ScheduleOptions options, double peak, int64_t total_steps, int64_t steps_per_epoch);
 
   double at(int64_t step) const;
 
  private:
-  double after_warmup(double step) const;
-
   ScheduleOptions options_;
-  double peak_;
-  double total_steps_;
-  double steps_per_epoch_;
+  const ScheduleRow* row_;
+  Course course_;
 };
-
-std::vector<std::string> schedule_names();
 
 }  // namespace lockstep::optim

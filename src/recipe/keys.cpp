@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 namespace lockstep {
 namespace {
@@ -11,95 +11,91 @@ namespace {
 constexpr double kMany = 1e12;
 constexpr double kLargestSeed = 9007199254740992;  // the range is kept as a double, exact to here
 constexpr Key::Role kResult = Key::Role::result;
+constexpr Key::Role kRecord = Key::Role::record;
 
-std::string text(bool value) {
-  return value ? "true" : "false";
-}
-std::string text(int64_t value) {
-  return std::to_string(value);
-}
-// JSON's escapes are TOML's too, but for one character.
-std::string text(const std::string& value) {
-  std::string quoted;
-  for (const char c :
-       nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
-    quoted += c == '\x7f' ? std::string("\\u007f") : std::string(1, c);
-  return quoted;
-}
-std::string text(data::Layout value) {
-  return text(layout_names()[static_cast<size_t>(value)]);
+std::string either(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == names.size() ? " or " : ", ", names[i]);
+  return text;
 }
 
-// Enough digits to read back the same number, and always a TOML float.
-std::string text(double value) {
-  std::string digits = fmt::format("{}", value);
-  return digits.find_first_of(".en") == std::string::npos ? digits + ".0" : digits;
+// Keys that some rows of the table use and others do not have no effect with those others.
+template <typename Row>
+std::vector<Key> used_by_rows(std::vector<Key> keys, const Table<Row>& table,
+                              const std::string& choice) {
+  for (Key& key : keys) {
+    std::vector<std::string> users;
+    for (const auto& row : table)
+      if (std::find(row->uses.begin(), row->uses.end(), key.last()) != row->uses.end())
+        users.push_back(row->name);
+    if (!users.empty() && users.size() < table.names().size()) key.use = {&choice, users};
+  }
+  return keys;
 }
 
-std::string text(const std::vector<double>& values) {
-  std::vector<std::string> parts;
-  parts.reserve(values.size());
-  for (const double value : values) parts.push_back(text(value));
-  return fmt::format("[{}]", fmt::join(parts, ", "));
-}
-
-}  // namespace
-
-const std::vector<std::string>& layout_names() {
-  static const std::vector<std::string> names = {"channels_first", "channels_last"};
-  return names;
-}
-
-std::string value_text(const Key& key) {
-  return std::visit([](auto* target) { return text(*target); }, key.target);
-}
-
-std::vector<Key> keys(Recipe& r) {
+std::vector<Key> data_keys(Recipe& r) {
   return {
-      {"data.name", &r.data.source.name, "fashion-mnist, mnist, cifar10, npy:DIR or folder:DIR"},
-      {"data.test_fraction", &r.data.source.test_fraction,
+      {"data.name", &r.data.name, "what to learn from: see `lockstep list datasets`"},
+      {"data.test_fraction", &r.data.test_fraction,
        "share held out as the test split where the source has none", 0.001, 0.9},
-      {"data.hold_out_seed", &r.data.source.hold_out_seed, "chooses the held-out samples", 0,
+      {"data.hold_out_seed", &r.data.hold_out_seed, "chooses the held-out samples", 0,
        kLargestSeed},
-      {"data.layout", &r.data.source.layout,
-       "npy: channels_first (N,C,H,W) or channels_last (N,H,W,C)"},
-      {"data.image_size", &r.data.source.image_size,
-       "folder: scale and crop to this square; 0 takes images as they are", 0, 4096},
       {"data.flip", &r.data.augment.flip, "mirror half of the training images"},
       {"data.shift", &r.data.augment.shift, "move training images by up to this many pixels", 0,
        1024},
       {"data.normalize", &r.data.normalize,
        "give every channel mean 0 and deviation 1, measured on the training split"},
+  };
+}
 
-      {"model.name", &r.model.name,
-       "convnet, mlp, logistic, resnet18, resnet20, resnet32, resnet44, resnet56 or resnet110"},
-      {"model.zero_gamma", &r.model.zero_gamma,
-       "residual nets: start each block's last BatchNorm at zero"},
+std::vector<Key> model_keys(Recipe& r) {
+  return {
+      {"model.name", &r.model.name, "what learns: see `lockstep list models`"},
       {"model.weights", &r.model.weights,
        "start from this safetensors file instead of random weights"},
 
+      {"objective.name", &r.objective.name, "what is learnt: see `lockstep list objectives`"},
+  };
+}
+
+std::vector<Key> train_keys(Recipe& r) {
+  const std::vector<std::string> kernels = {"fused", "torch"};
+  const std::vector<std::string> compressions = {"none", "f16", "bf16", "power_sgd"};
+  return {
       {"train.batch", &r.train.batch, "samples a step", 1, kMany},
       {"train.shards", &r.train.shards,
-       "equal slices of a batch, of which a worker computes one or more; 0: up to 8", 0, 65536},
+       "equal parts of a batch, of which a worker computes one or more; 0: up to 8", 0, 65536},
+      {"train.accumulate", &r.train.accumulate,
+       "compute each shard in this many pieces, one after another: less memory", 1, 65536},
       {"train.epochs", &r.train.epochs, "passes over the training split", 1, 1e6},
       {"train.steps", &r.train.steps, "end after this many steps instead; 0 goes by epochs", 0,
        kMany},
       {"train.seed", &r.train.seed, "every random number follows from this", 0, kLargestSeed},
       {"train.threads", &r.train.threads,
        "threads a worker computes with; another number rounds differently", 1, 256},
-      {"train.kernels",
-       &r.train.kernels,
-       "fused: our own where they serve a layer; torch: LibTorch's; they round differently",
-       0,
-       0,
+      {"train.kernels", &r.train.kernels,
+       "fused: our own where they serve a layer; torch: LibTorch's; they round differently", 0, 0,
+       kResult, kernels},
+      {"train.compress", &r.train.compress,
+       "send gradients as f16, bf16 or products of small matrices (power_sgd); none: as they are",
+       0, 0, kResult, compressions},
+      {"train.compress_rank",
+       &r.train.compress_rank,
+       "width of the small matrices; wider is more exact",
+       1,
+       65536,
        kResult,
-       {"fused", "torch"}},
-      {"train.label_smoothing", &r.train.label_smoothing, "share of the target spread evenly", 0,
-       0.999},
+       {},
+       {&r.train.compress, {"power_sgd"}}},
       {"train.drop_last", &r.train.drop_last, "drop an epoch's last batch when it is smaller"},
+  };
+}
 
-      {"optimizer.name", &r.optimizer.name, "sgd, adamw or lars", 0, 0, kResult,
-       optim::optimizer_names()},
+std::vector<Key> optimizer_keys(Recipe& r) {
+  const std::vector<std::string> names = optim::optimizers().names();
+  return {
+      {"optimizer.name", &r.optimizer.name, either(names), 0, 0, kResult, names},
       {"optimizer.lr", &r.optimizer.lr, "the schedule's highest learning rate", 0, 1e6},
       {"optimizer.scale_lr_by_workers", &r.optimizer.scale_lr_by_workers,
        "multiply lr by the number of workers; the result then depends on it"},
@@ -107,36 +103,65 @@ std::vector<Key> keys(Recipe& r) {
        "how strongly weights are pulled towards zero", 0, 1e6},
       {"optimizer.decay_bias_and_norm", &r.optimizer.decay_bias_and_norm,
        "whether biases and BatchNorm decay too"},
-      {"optimizer.momentum", &r.optimizer.momentum,
-       "sgd, lars: how much of the last direction is kept", 0, 0.999999},
-      {"optimizer.trust", &r.optimizer.trust,
-       "lars: how far a layer moves, relative to its weights", 1e-12, 1e6},
-      {"optimizer.nesterov", &r.optimizer.nesterov, "sgd, lars: look ahead along the momentum"},
-      {"optimizer.beta1", &r.optimizer.beta1, "adamw: how slowly the mean gradient moves", 0,
+      {"optimizer.clip_norm", &r.optimizer.clip_norm,
+       "scale gradients so that their norm is at most this; 0: never", 0, kMany},
+      {"optimizer.momentum", &r.optimizer.momentum, "how much of the last direction is kept", 0,
        0.999999},
-      {"optimizer.beta2", &r.optimizer.beta2, "adamw: how slowly the mean squared gradient moves",
-       0, 0.999999},
-      {"optimizer.epsilon", &r.optimizer.epsilon, "adamw: keeps the division from blowing up",
-       1e-30, 1},
+      {"optimizer.trust", &r.optimizer.trust, "how far a layer moves, relative to its weights",
+       1e-12, 1e6},
+      {"optimizer.nesterov", &r.optimizer.nesterov, "look ahead along the momentum"},
+      {"optimizer.beta1", &r.optimizer.beta1, "how slowly the mean gradient moves", 0, 0.999999},
+      {"optimizer.beta2", &r.optimizer.beta2, "how slowly the mean squared gradient moves", 0,
+       0.999999},
+      {"optimizer.epsilon", &r.optimizer.epsilon, "keeps the division from blowing up", 1e-30, 1},
+  };
+}
 
-      {"schedule.name", &r.schedule.name, "constant, step, cosine or one_cycle", 0, 0, kResult,
-       optim::schedule_names()},
+std::vector<Key> schedule_keys(Recipe& r) {
+  const std::vector<std::string> names = optim::schedules().names();
+  return {
+      {"schedule.name", &r.schedule.name, either(names), 0, 0, kResult, names},
       {"schedule.warmup_epochs", &r.schedule.warmup_epochs,
-       "rise in a straight line over this many epochs (not one_cycle)", 0, kMany},
-      {"schedule.milestones", &r.schedule.milestones, "step: epochs at which the rate drops", 0,
-       kMany},
-      {"schedule.gamma", &r.schedule.gamma, "step: times this at each milestone", 0, 1e6},
-      {"schedule.final_fraction", &r.schedule.final_fraction,
-       "cosine: end at this share of optimizer.lr", 0, 1},
+       "rise in a straight line over this many epochs", 0, kMany},
+      {"schedule.milestones", &r.schedule.milestones, "epochs at which the rate drops", 0, kMany},
+      {"schedule.gamma", &r.schedule.gamma, "times this at each milestone", 0, 1e6},
+      {"schedule.final_fraction", &r.schedule.final_fraction, "end at this share of optimizer.lr",
+       0, 1},
+  };
+}
 
+std::vector<Key> record_keys(Recipe& r) {
+  return {
       {"checkpoint.every_steps", &r.checkpoint.every_steps,
-       "write a checkpoint this often; 0: after every epoch", 0, kMany, Key::Role::record},
-      {"log.every_steps", &r.log.every_steps, "write a step event this often", 1, kMany,
-       Key::Role::record},
+       "write a checkpoint this often; 0: after every epoch", 0, kMany, kRecord},
+      {"log.every_steps", &r.log.every_steps, "write a step event this often", 1, kMany, kRecord},
       {"log.digest_every_steps", &r.log.digest_every_steps,
        "write digests of all tensors this often, for `lockstep compare`; 0: never", 0, kMany,
-       Key::Role::record},
+       kRecord},
   };
+}
+
+}  // namespace
+
+std::vector<Key> keys(Recipe& recipe) {
+  std::vector<Key> all;
+  for (const std::vector<Key>& part :
+       {data_keys(recipe), model_keys(recipe), train_keys(recipe),
+        used_by_rows(optimizer_keys(recipe), optim::optimizers(), recipe.optimizer.name),
+        used_by_rows(schedule_keys(recipe), optim::schedules(), recipe.schedule.name),
+        record_keys(recipe)})
+    all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+std::string value_text(const Key& key) {
+  return std::visit([](auto* target) { return toml_text(*target); }, key.target);
+}
+
+std::vector<OptionTable> option_tables(Recipe& recipe) {
+  return {{"data.options", "a data set", &recipe.data.options},
+          {"model.options", "a model", &recipe.model.options},
+          {"objective.options", "an objective", &recipe.objective.options}};
 }
 
 }  // namespace lockstep

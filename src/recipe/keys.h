@@ -6,35 +6,58 @@
 #include <variant>
 #include <vector>
 
+#include "base/toml_value.h"
 #include "recipe/recipe.h"
 
 namespace lockstep {
 
 /// Where a key's value lives in a Recipe.
-using KeyTarget =
-    std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*, data::Layout*>;
+using KeyTarget = std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*>;
 
 /// One key of a recipe: its name, where its value lives, what it means and what it may be.
 struct Key {
   std::string_view name;
   KeyTarget target;
-  std::string_view meaning;
-  /// The range of a number.
+  std::string meaning;
+  /// The range of a number, or of the numbers of a list, which must increase.
   double least = 0;
   double most = 0;
   /// Keys that only say how a run is watched, not what comes out of it.
   enum class Role { result, record } role = Role::result;
   /// The texts it may be; empty: any.
   std::vector<std::string> choices = {};
+
+  /// Some keys have an effect only where another key, such as optimizer.name, is one of `users`.
+  struct Use {
+    const std::string* choice = nullptr;  ///< the other key's value; nullptr: always used
+    std::vector<std::string> users = {};
+  } use = {};
+
+  std::string_view section() const { return name.substr(0, name.find('.')); }
+  std::string_view last() const { return name.substr(name.find('.') + 1); }
 };
 
 /// Every key, section by section, bound to `recipe`.
 std::vector<Key> keys(Recipe& recipe);
 
-/// "channels_first", "channels_last": in the order of data::Layout.
-const std::vector<std::string>& layout_names();
-
 /// The value as TOML: 0.1, "sgd", [80.0, 120.0].
 std::string value_text(const Key& key);
+
+/// A table whose keys the recipe does not know: whatever is made from its options does.
+struct OptionTable {
+  std::string_view name;  ///< "model.options"
+  std::string_view of;    ///< "a model"
+  Options* options;
+
+  std::string_view section() const { return name.substr(0, name.find('.')); }
+};
+
+/// Every such table, in the order of their sections, bound to `recipe`.
+std::vector<OptionTable> option_tables(Recipe& recipe);
+
+/// Each throws BadInput, beginning with `origin` ("mine.toml:3: "), for a value that cannot be.
+void check(const Key& key, std::string_view origin);
+void check_option(const OptionTable& table, std::string_view key, const TomlValue& value,
+                  std::string_view origin);
 
 }  // namespace lockstep

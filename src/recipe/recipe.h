@@ -7,37 +7,41 @@
 #include <utility>
 #include <vector>
 
-#include "data/loader.h"
-#include "data/source.h"
+#include "base/agreement.h"
+#include "data/training_data.h"
+#include "lockstep/options.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
 namespace lockstep {
 
 /// Everything that determines a run's result. Read from TOML, changed by flags and `--set`, and
-/// written whole into the run's folder. What each key means is said once, in recipe.cpp's table.
+/// written whole into the run's folder. What each key means is said once, in keys.cpp's table.
 struct Recipe {
-  struct Data {
-    data::SourceOptions source;
-    data::Augment augment;
-    bool normalize = true;
-  } data;
+  data::DataOptions data;
 
   struct Model {
     std::string name = "convnet";
-    bool zero_gamma = false;
     std::string weights;
+    Options options;
   } model;
+
+  struct Objective {
+    std::string name = "classification";
+    Options options;
+  } objective;
 
   struct Train {
     int64_t batch = 128;
     int64_t shards = 0;
+    int64_t accumulate = 1;
     int64_t epochs = 10;
     int64_t steps = 0;
     int64_t seed = 1;
     int64_t threads = 1;
     std::string kernels = "fused";
-    double label_smoothing = 0;
+    std::string compress = "none";
+    int64_t compress_rank = 2;
     bool drop_last = false;
   } train;
 
@@ -67,16 +71,24 @@ void validate(const Recipe& recipe);
 /// 8 that divides the batch.
 int64_t shards_of(const Recipe& recipe);
 
+/// Into how many slices a global batch is cut, each computed by a pass of its own: every shard into
+/// train.accumulate.
+int64_t slices_of(const Recipe& recipe);
+
+/// Throws BadInput where there are more workers than shards.
+void check_worker_count(const Recipe& recipe, int workers);
+
 /// Keys that are set but change nothing: "schedule.milestones: cosine has none".
 std::vector<std::string> without_effect(const Recipe& recipe);
 
 /// The whole recipe as TOML, every key with its meaning beside it.
 std::string to_toml(const Recipe& recipe);
 
-/// The keys that change the result, with their values as text.
-std::vector<std::pair<std::string, std::string>> result_values(const Recipe& recipe);
+/// The keys that change the result, with their values as text; options ("model.options.width") too.
+Facts result_values(const Recipe& recipe);
 
 /// The keys that change the result and differ: "train.batch: 128, was 64".
 std::vector<std::string> differences(const Recipe& now, const Recipe& before);
+std::vector<std::string> differences(const Facts& now, const Facts& before);
 
 }  // namespace lockstep

@@ -275,22 +275,25 @@ void Run::finish_checkpoints() {
 
 // What it takes to use the file without this program.
 run::Metadata Run::about_the_model() const {
-  const auto describe = [](const std::vector<Field>& fields) {
-    Json list = Json::array();
-    for (const Field& field : fields)
-      list.push_back({{"name", field.name},
-                      {"type", name_of(field.type)},
-                      {"shape", field.shape},
-                      {"categories", field.categories}});
-    return list;
+  const auto describe = [](const Field& field) {
+    return Json{{"name", field.name},
+                {"type", name_of(field.type)},
+                {"shape", field.shape},
+                {"categories", field.categories}};
   };
+  const Fields& fields = setup_.train().fields();
+  Json inputs = Json::array(), targets = Json::array();
+  for (size_t i = 0; i < fields.inputs.size(); ++i) {
+    inputs.push_back(describe(fields.inputs[i]));
+    inputs.back()["mean"] = setup_.data->normalization[i].mean;
+    inputs.back()["deviation"] = setup_.data->normalization[i].deviation;
+  }
+  for (const Field& field : fields.targets) targets.push_back(describe(field));
   return {{"lockstep.model", Json{{"name", recipe_.model.name},
                                   {"options", recipe_.model.options.values()},
                                   {"objective", recipe_.objective.name},
-                                  {"inputs", describe(setup_.train().fields().inputs)},
-                                  {"targets", describe(setup_.train().fields().targets)},
-                                  {"mean", setup_.data->normalization.mean},
-                                  {"deviation", setup_.data->normalization.deviation}}
+                                  {"inputs", inputs},
+                                  {"targets", targets}}
                                  .dump()}};
 }
 

@@ -7,6 +7,9 @@
 #include <map>
 
 #include "base/host.h"
+#include "transport/mpi.h"
+#include "transport/tcp/tcp.h"
+#include "transport/transports.h"
 
 namespace lockstep::transport {
 namespace {
@@ -116,5 +119,37 @@ std::unique_ptr<Transport> connect_hybrid(Rendezvous& rendezvous,
   return std::make_unique<Hybrid>(connect_shm(neighbours, options), std::move(between), hosts,
                                   options);
 }
+
+namespace {
+
+bool are_on_one_host(Rendezvous& all) {
+  const std::vector<std::string> hosts = all.gather(host_identity());
+  return std::all_of(hosts.begin(), hosts.end(),
+                     [&](const std::string& host) { return host == hosts[0]; });
+}
+
+using Connect = std::unique_ptr<Transport> (*)(Rendezvous&, const TransportOptions&);
+
+template <Connect between>
+std::unique_ptr<Transport> connect(Rendezvous& all, const TransportOptions& options) {
+  const ShmOptions inside{.silence_seconds = options.silence_seconds};
+  if (are_on_one_host(all)) return connect_shm(all, inside);
+  return connect_hybrid(all, between(all, options), inside);
+}
+
+std::unique_ptr<Transport> tcp_between(Rendezvous& all, const TransportOptions& options) {
+  return connect_tcp(all, tcp_options(options));
+}
+
+std::unique_ptr<Transport> mpi_between(Rendezvous& all, const TransportOptions& options) {
+  return connect_mpi(all, {.connect_seconds = options.connect_seconds});
+}
+
+const bool hybrids_added = transports().add({"hybrid", "shm inside a host, tcp between hosts",
+                                             TransportRow::Meeting::tcp, connect<tcp_between>}) &&
+                           transports().add({"hybrid-mpi", "shm inside a host, mpi between hosts",
+                                             TransportRow::Meeting::mpi, connect<mpi_between>});
+
+}  // namespace
 
 }  // namespace lockstep::transport

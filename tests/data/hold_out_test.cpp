@@ -3,64 +3,96 @@
 #include <algorithm>
 #include <numeric>
 
+#include "data/some_datasets.h"
 #include "expect_error.h"
 
 namespace lockstep::data {
 namespace {
 
-Dataset numbered(int64_t size) {
-  Dataset dataset;
-  dataset.shape = {2};
-  std::vector<float> values;
-  for (int64_t i = 0; i < size; ++i) {
-    values.push_back(static_cast<float>(i));
-    values.push_back(static_cast<float>(-i));
-    dataset.labels.push_back(static_cast<int32_t>(i));
-  }
-  dataset.values = values;
-  return dataset;
+// Rows of the sample's number and its negative, labelled by the number.
+std::shared_ptr<const ComputedDataset> numbered_rows(int64_t size) {
+  return computed(
+      {{{"x", Type::f32, {2}}}, {{"number", Type::i64}}}, size,
+      [](int64_t index, const Sample& to) {
+        to.as<float>(0)[0] = static_cast<float>(index);
+        to.as<float>(0)[1] = static_cast<float>(-index);
+        to.as<int64_t>(1)[0] = index;
+      },
+      [](int64_t index) { return 100 + index; });
 }
 
 void expect_labels_match(const Dataset& dataset) {
-  const auto& values = std::get<std::vector<float>>(dataset.values);
-  ASSERT_EQ(values.size(), dataset.labels.size() * 2);
-  for (size_t i = 0; i < dataset.labels.size(); ++i) {
-    EXPECT_EQ(values[2 * i], static_cast<float>(dataset.labels[i]));
-    EXPECT_EQ(values[2 * i + 1], static_cast<float>(-dataset.labels[i]));
+  const std::vector<float> values = read_field<float>(dataset, 0);
+  const std::vector<int64_t> labels = read_labels(dataset);
+  ASSERT_EQ(values.size(), labels.size() * 2);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    EXPECT_EQ(values[2 * i], static_cast<float>(labels[i]));
+    EXPECT_EQ(values[2 * i + 1], static_cast<float>(-labels[i]));
+    EXPECT_EQ(dataset.items(static_cast<int64_t>(i)), 100 + labels[i]);
   }
 }
 
 TEST(HoldOut, SplitsEverySampleIntoExactlyOnePart) {
-  const Splits splits = hold_out(numbered(100), 0.2, 7);
-  EXPECT_EQ(splits.test.size(), 20);
-  EXPECT_EQ(splits.train.size(), 80);
-  expect_labels_match(splits.train);
-  expect_labels_match(splits.test);
-  EXPECT_TRUE(std::is_sorted(splits.train.labels.begin(), splits.train.labels.end()));
-  std::vector<int32_t> all = splits.train.labels;
-  all.insert(all.end(), splits.test.labels.begin(), splits.test.labels.end());
+  const Splits splits = hold_out(numbered_rows(100), 0.2, 7);
+  EXPECT_EQ(splits.test->size(), 20);
+  EXPECT_EQ(splits.train->size(), 80);
+  EXPECT_EQ(splits.train->fields(), numbered_rows(1)->fields());
+  EXPECT_EQ(splits.test->fields(), numbered_rows(1)->fields());
+  expect_labels_match(*splits.train);
+  expect_labels_match(*splits.test);
+  std::vector<int64_t> all = read_labels(*splits.train);
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
+  const std::vector<int64_t> test = read_labels(*splits.test);
+  EXPECT_TRUE(std::is_sorted(test.begin(), test.end()));
+  all.insert(all.end(), test.begin(), test.end());
   std::sort(all.begin(), all.end());
-  std::vector<int32_t> expected(100);
+  std::vector<int64_t> expected(100);
   std::iota(expected.begin(), expected.end(), 0);
   EXPECT_EQ(all, expected);
 }
 
 TEST(HoldOut, ChoosesBySeedAlone) {
-  EXPECT_EQ(hold_out(numbered(100), 0.2, 7).test.labels,
-            hold_out(numbered(100), 0.2, 7).test.labels);
-  EXPECT_NE(hold_out(numbered(100), 0.2, 7).test.labels,
-            hold_out(numbered(100), 0.2, 8).test.labels);
+  EXPECT_EQ(read_labels(*hold_out(numbered_rows(100), 0.2, 7).test),
+            read_labels(*hold_out(numbered_rows(100), 0.2, 7).test));
+  EXPECT_NE(read_labels(*hold_out(numbered_rows(100), 0.2, 7).test),
+            read_labels(*hold_out(numbered_rows(100), 0.2, 8).test));
+}
+
+TEST(HoldOut, ChoosesTheSamplesThatEarlierRunsHaveHeldOut) {
+  EXPECT_EQ(read_labels(*hold_out(numbered_rows(40), 0.2, 1).test),
+            (std::vector<int64_t>{1, 5, 9, 25, 26, 27, 29, 30}));
+  EXPECT_EQ(read_labels(*hold_out(numbered_rows(40), 0.2, 7).test),
+            (std::vector<int64_t>{1, 2, 16, 18, 19, 21, 27, 30}));
+}
+
+TEST(HoldOut, ReadsNoSampleBeforeItIsAskedFor) {
+  const auto all = numbered_rows(100);
+  const Splits splits = hold_out(all, 0.2, 7);
+  EXPECT_EQ(all->writes(), 0);
+  read_labels(*splits.test);
+  EXPECT_EQ(all->writes(), 20);
+}
+
+TEST(HoldOut, GivesDigestsThatDifferBySeedAndSplit) {
+  const Splits splits = hold_out(numbered_rows(100), 0.2, 7);
+  const Splits same = hold_out(numbered_rows(100), 0.2, 7);
+  const Splits other = hold_out(numbered_rows(100), 0.2, 8);
+  EXPECT_EQ(splits.train->digest(), same.train->digest());
+  EXPECT_EQ(splits.test->digest(), same.test->digest());
+  EXPECT_NE(splits.train->digest(), splits.test->digest());
+  EXPECT_NE(splits.train->digest(), other.train->digest());
+  EXPECT_NE(splits.test->digest(), other.test->digest());
 }
 
 TEST(HoldOut, NeverTakesNoneOrAll) {
-  EXPECT_EQ(hold_out(numbered(3), 0.001, 1).test.size(), 1);
-  EXPECT_EQ(hold_out(numbered(3), 0.999, 1).train.size(), 1);
+  EXPECT_EQ(hold_out(numbered_rows(3), 0.001, 1).test->size(), 1);
+  EXPECT_EQ(hold_out(numbered_rows(3), 0.999, 1).train->size(), 1);
 }
 
 TEST(HoldOut, RefusesAFractionThatLeavesNothing) {
   for (const double fraction : {0.0, 1.0, -0.5, 2.0})
-    expect_bad_input([&] { hold_out(numbered(10), fraction, 1); }, {"data.test_fraction"});
-  expect_bad_input([] { hold_out(numbered(1), 0.5, 1); }, {"at least 2"});
+    expect_bad_input([&] { hold_out(numbered_rows(10), fraction, 1); }, {"data.test_fraction"});
+  expect_bad_input([] { hold_out(numbered_rows(1), 0.5, 1); }, {"at least 2"});
 }
 
 }  // namespace

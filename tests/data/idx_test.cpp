@@ -1,5 +1,6 @@
 #include "data/idx.h"
 
+#include "data/some_datasets.h"
 #include "data/written_files.h"
 #include "expect_error.h"
 #include "temporary_folder.h"
@@ -7,55 +8,57 @@
 namespace lockstep::data {
 namespace {
 
-const std::vector<std::string> kClasses = {"zero", "one", "two"};
+const std::vector<std::string> kIdxClasses = {"zero", "one", "two"};
 
-struct Files {
+struct IdxFiles {
   TemporaryFolder folder;
   std::filesystem::path images = folder / "images";
   std::filesystem::path labels = folder / "labels";
 
-  Files() {
+  IdxFiles() {
     folder.write("images", idx({2, 2, 3}, "abcdefghijkl"));
     folder.write("labels", idx({2}, {'\x02', '\x00'}));
   }
-  Dataset read() const { return read_idx(images, labels, kClasses); }
+  std::shared_ptr<const Dataset> read() const { return read_idx(images, labels, kIdxClasses); }
 };
 
 TEST(Idx, ReadsImagesAndLabels) {
-  const Files files;
-  const Dataset dataset = files.read();
-  EXPECT_EQ(dataset.shape, (Shape{1, 2, 3}));
-  EXPECT_EQ(dataset.labels, (std::vector<int32_t>{2, 0}));
-  EXPECT_EQ(dataset.class_names, kClasses);
-  const auto& values = std::get<std::vector<uint8_t>>(dataset.values);
+  const IdxFiles files;
+  const auto dataset = files.read();
+  EXPECT_EQ(dataset->size(), 2);
+  EXPECT_EQ(dataset->fields(),
+            (Fields{{{"image", Type::u8, {1, 2, 3}}}, {label_field(kIdxClasses)}}));
+  EXPECT_EQ(read_labels(*dataset), (std::vector<int64_t>{2, 0}));
+  const auto values = read_field<uint8_t>(*dataset, 0);
   EXPECT_EQ(std::string(values.begin(), values.end()), "abcdefghijkl");
 }
 
 TEST(Idx, ReadsGzipTheSame) {
-  const Files files;
-  const Dataset plain = files.read();
+  const IdxFiles files;
+  const auto plain = files.read();
   files.folder.write("images", gzip(idx({2, 2, 3}, "abcdefghijkl")));
   files.folder.write("labels", gzip(idx({2}, {'\x02', '\x00'})));
-  const Dataset packed = files.read();
-  EXPECT_EQ(packed.values, plain.values);
-  EXPECT_EQ(packed.labels, plain.labels);
+  const auto packed = files.read();
+  EXPECT_EQ(read_field<uint8_t>(*packed, 0), read_field<uint8_t>(*plain, 0));
+  EXPECT_EQ(read_labels(*packed), read_labels(*plain));
+  EXPECT_EQ(packed->digest(), plain->digest());
 }
 
 TEST(Idx, NamesAMissingFile) {
-  const Files files;
+  const IdxFiles files;
   std::filesystem::remove(files.labels);
   expect_bad_input([&] { files.read(); }, {files.labels.string(), "cannot be read"});
 }
 
 TEST(Idx, RefusesATruncatedFileAndNamesIt) {
-  const Files files;
+  const IdxFiles files;
   files.folder.write("images", idx({2, 2, 3}, "abcdefghijk"));
   expect_bad_input([&] { files.read(); },
                    {files.images.string(), "truncated", "12", "11", "get the file again"});
 }
 
 TEST(Idx, RefusesAFileThatEndsInItsHeader) {
-  const Files files;
+  const IdxFiles files;
   files.folder.write("images", idx({2, 2, 3}, "").substr(0, 9));
   expect_bad_input([&] { files.read(); }, {files.images.string(), "truncated"});
   files.folder.write("images", "");
@@ -63,13 +66,13 @@ TEST(Idx, RefusesAFileThatEndsInItsHeader) {
 }
 
 TEST(Idx, RefusesTruncatedContentsInGzip) {
-  const Files files;
+  const IdxFiles files;
   files.folder.write("images", gzip(idx({2, 2, 3}, "abcdefghijk")));
   expect_bad_input([&] { files.read(); }, {files.images.string(), "truncated"});
 }
 
 TEST(Idx, RefusesATruncatedGzip) {
-  const Files files;
+  const IdxFiles files;
   const std::string packed = gzip(idx({2, 2, 3}, "abcdefghijkl"));
   for (size_t size = 1; size < packed.size(); ++size) {
     files.folder.write("images", packed.substr(0, size));
@@ -78,7 +81,7 @@ TEST(Idx, RefusesATruncatedGzip) {
 }
 
 TEST(Idx, RefusesADamagedGzip) {
-  const Files files;
+  const IdxFiles files;
   std::string packed = gzip(idx({2, 2, 3}, "abcdefghijkl"));
   packed[packed.size() - 6] = static_cast<char>(~packed[packed.size() - 6]);
   files.folder.write("images", packed);
@@ -86,7 +89,7 @@ TEST(Idx, RefusesADamagedGzip) {
 }
 
 TEST(Idx, RefusesAWrongMagic) {
-  const Files files;
+  const IdxFiles files;
   files.folder.write("images", idx({2}, "ab"));
   expect_bad_input([&] { files.read(); },
                    {files.images.string(), "not an IDX file", "00000801", "00000803"});
@@ -95,7 +98,7 @@ TEST(Idx, RefusesAWrongMagic) {
 }
 
 TEST(Idx, RefusesTrailingBytes) {
-  const Files files;
+  const IdxFiles files;
   files.folder.write("labels", idx({2}, "\x01\x01\x01"));
   expect_bad_input([&] { files.read(); }, {files.labels.string(), "trailing bytes"});
   files.folder.write("labels", gzip(idx({2}, "\x01\x01\x01")));
@@ -103,21 +106,21 @@ TEST(Idx, RefusesTrailingBytes) {
 }
 
 TEST(Idx, RefusesDifferentCountsOfImagesAndLabels) {
-  const Files files;
+  const IdxFiles files;
   files.folder.write("labels", idx({3}, {'\x01', '\x01', '\x01'}));
   expect_bad_input([&] { files.read(); },
                    {files.images.string(), "2 images", files.labels.string(), "3 labels"});
 }
 
 TEST(Idx, RefusesALabelOutOfRange) {
-  const Files files;
+  const IdxFiles files;
   files.folder.write("labels", idx({2}, {'\x01', '\x03'}));
   expect_bad_input([&] { files.read(); },
                    {files.labels.string(), "label 3 of sample 1", "expected 0 to 2"});
 }
 
 TEST(Idx, ChecksAHostileHeaderBeforeAskingForMemory) {
-  const Files files;
+  const IdxFiles files;
   files.folder.write("images", idx({0xffffffff, 0xff, 0xff}, "x"));
   expect_bad_input([&] { files.read(); }, {files.images.string()});
   files.folder.write("images", idx({0xffffffff, 0xffffffff, 0xffffffff}, "x"));

@@ -89,6 +89,8 @@ TEST(Png, ChecksAHostileSizeBeforeAskingForMemory) {
   for (int i = 0; i < 4; ++i) file[29 + i] = static_cast<char>(crc >> (24 - 8 * i));
   folder.write("a.png", file);
   expect_bad_input([&] { read_image(folder / "a.png"); }, {(folder / "a.png").string()});
+  expect_bad_input([&] { read_image(folder / "a.png", Decode::header); },
+                   {(folder / "a.png").string()});
 }
 
 TEST(Jpeg, ReadsBackAboutWhatWasWritten) {
@@ -126,6 +128,54 @@ TEST(Jpeg, RefusesACutFileWithTheDecodersMessage) {
   folder.write("a.jpg", whole.substr(0, whole.size() - 40));
   expect_bad_input([&] { read_image(folder / "a.jpg"); },
                    {(folder / "a.jpg").string(), "not a readable JPEG: ", "Premature end"});
+}
+
+TEST(ImageHeader, TellsSizeAndChannelsWithoutPixels) {
+  const TemporaryFolder folder;
+  for (const int64_t channels : {1, 3}) {
+    write_png(folder / "a.png", picture(13, 7, channels));
+    write_jpeg(folder / "a.jpg", picture(13, 7, channels));
+    for (const char* name : {"a.png", "a.jpg"}) {
+      const Image header = read_image(folder / name, Decode::header);
+      EXPECT_EQ(header.width, 13) << name;
+      EXPECT_EQ(header.height, 7) << name;
+      EXPECT_EQ(header.channels, channels) << name;
+      EXPECT_TRUE(header.pixels.empty()) << name;
+    }
+  }
+}
+
+TEST(ImageHeader, TellsTheChannelsThatTheImageIsDecodedTo) {
+  const TemporaryFolder folder;
+  for (const png_uint_32 format : {PNG_FORMAT_RGBA, PNG_FORMAT_GA, PNG_FORMAT_LINEAR_Y}) {
+    const std::vector<uint8_t> pixels(64, 100);
+    png_image png = {};
+    png.version = PNG_IMAGE_VERSION;
+    png.width = 4;
+    png.height = 2;
+    png.format = format;
+    ASSERT_NE(
+        png_image_write_to_file(&png, (folder / "a.png").c_str(), 0, pixels.data(), 0, nullptr), 0);
+    EXPECT_EQ(read_image(folder / "a.png", Decode::header).channels,
+              read_image(folder / "a.png").channels);
+  }
+}
+
+TEST(ImageHeader, IsReadOfAFileWhosePixelsAreCut) {
+  const TemporaryFolder folder;
+  for (const std::string name : {"a.png", "a.jpg"}) {
+    if (name == "a.png")
+      write_png(folder / name, picture(40, 30, 3));
+    else
+      write_jpeg(folder / name, picture(40, 30, 3));
+    const std::string whole = read_file(folder / name);
+    folder.write(name, whole.substr(0, whole.size() - 20));
+    EXPECT_EQ(read_image(folder / name, Decode::header).width, 40);
+    expect_bad_input([&] { read_image(folder / name); }, {(folder / name).string()});
+    folder.write(name, whole.substr(0, 20));
+    expect_bad_input([&] { read_image(folder / name, Decode::header); },
+                     {(folder / name).string()});
+  }
 }
 
 TEST(Image, RefusesAnythingElse) {

@@ -1,26 +1,32 @@
 #include "data/loader.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
+#include <stdexcept>
 
+#include "data/augment.h"
+#include "data/normalization.h"
+#include "data/some_datasets.h"
 #include "expect_error.h"
 
 namespace lockstep::data {
 namespace {
 
 // Images of 1 x 2 x 2 whose first pixel is the sample's number, labelled by it.
-Dataset numbered(int64_t size) {
-  Dataset dataset;
-  dataset.shape = {1, 2, 2};
-  std::vector<uint8_t> values;
-  for (int64_t i = 0; i < size; ++i) {
-    for (const int64_t value : {i, i + 1, i + 2, i + 3})
-      values.push_back(static_cast<uint8_t>(value % 256));
-    dataset.labels.push_back(static_cast<int32_t>(i % 7));
-  }
-  dataset.values = values;
-  dataset.class_names.assign(7, "");
-  return dataset;
+std::shared_ptr<const Dataset> numbered_images(int64_t size) {
+  return computed({{{"x", Type::u8, {1, 2, 2}}}, {label_field(std::vector<std::string>(7, ""))}},
+                  size, [](int64_t index, const Sample& to) {
+                    for (int64_t p = 0; p < 4; ++p)
+                      to.as<uint8_t>(0)[static_cast<size_t>(p)] =
+                          static_cast<uint8_t>((index + p) % 256);
+                    to.as<int64_t>(1)[0] = index % 7;
+                  });
+}
+
+// The same, as a model reads them.
+std::shared_ptr<const Dataset> changed_images(int64_t size, uint64_t seed = 1) {
+  return normalized(augmented(numbered_images(size), {.flip = true, .shift = 1}, seed),
+                    {{{0.5F}, {0.25F}}});
 }
 
 struct Seen {
@@ -32,42 +38,46 @@ struct Seen {
   bool operator==(const Seen&) const = default;
 };
 
-Seen copy(const Batch& batch) {
+Seen seen_in(const LoadedBatch& batch) {
   return {batch.epoch,
           batch.index,
           {batch.samples.begin(), batch.samples.end()},
-          {batch.values.begin(), batch.values.end()},
-          {batch.labels.begin(), batch.labels.end()}};
+          batch_field<float>(batch, 0),
+          batch_field<int64_t>(batch, 1)};
 }
 
 std::vector<Seen> take(Loader& loader, int64_t count) {
   std::vector<Seen> seen;
-  for (int64_t i = 0; i < count; ++i) seen.push_back(copy(loader.next()));
+  for (int64_t i = 0; i < count; ++i) seen.push_back(seen_in(loader.next()));
   return seen;
 }
 
-LoaderOptions options_of(int64_t batch) {
+LoaderOptions batches_of(int64_t batch) {
   LoaderOptions options;
   options.batch = batch;
-  options.augment = {.flip = true, .shift = 1};
-  options.normalization = {{0.5F}, {0.25F}};
   return options;
 }
 
 TEST(EpochOrder, IsAPermutationKeyedBySeedAndEpoch) {
-  std::vector<int64_t> order = epoch_order(100, Order::shuffled, 1, 0);
-  EXPECT_EQ(order, epoch_order(100, Order::shuffled, 1, 0));
-  EXPECT_NE(order, epoch_order(100, Order::shuffled, 1, 1));
-  EXPECT_NE(order, epoch_order(100, Order::shuffled, 2, 0));
+  std::vector<int64_t> order = epoch_order(100, SampleOrder::shuffled, 1, 0);
+  EXPECT_EQ(order, epoch_order(100, SampleOrder::shuffled, 1, 0));
+  EXPECT_NE(order, epoch_order(100, SampleOrder::shuffled, 1, 1));
+  EXPECT_NE(order, epoch_order(100, SampleOrder::shuffled, 2, 0));
   EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
   std::sort(order.begin(), order.end());
-  EXPECT_EQ(order, epoch_order(100, Order::sequential, 1, 0));
-  EXPECT_TRUE(epoch_order(0, Order::shuffled, 1, 0).empty());
+  EXPECT_EQ(order, epoch_order(100, SampleOrder::sequential, 1, 0));
+  EXPECT_TRUE(epoch_order(0, SampleOrder::shuffled, 1, 0).empty());
+}
+
+TEST(EpochOrder, IsTheOrderOfEarlierRuns) {
+  EXPECT_EQ(epoch_order(12, SampleOrder::shuffled, 1, 0),
+            (std::vector<int64_t>{5, 2, 11, 6, 4, 7, 0, 8, 9, 10, 3, 1}));
+  EXPECT_EQ(epoch_order(12, SampleOrder::shuffled, 7, 3),
+            (std::vector<int64_t>{1, 6, 8, 0, 7, 9, 3, 4, 10, 2, 5, 11}));
 }
 
 TEST(Loader, CoversEverySampleOnceAnEpoch) {
-  const Dataset dataset = numbered(103);
-  Loader loader(dataset, options_of(10));
+  Loader loader(changed_images(103), batches_of(10));
   ASSERT_EQ(loader.batches_per_epoch(), 11);
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::vector<int64_t> samples;
@@ -78,24 +88,31 @@ TEST(Loader, CoversEverySampleOnceAnEpoch) {
       EXPECT_EQ(seen.values.size(), seen.samples.size() * 4);
       samples.insert(samples.end(), seen.samples.begin(), seen.samples.end());
     }
-    EXPECT_EQ(samples, epoch_order(103, Order::shuffled, 1, epoch));
+    EXPECT_EQ(samples, epoch_order(103, SampleOrder::shuffled, 1, epoch));
+  }
+}
+
+TEST(Loader, ReadsInTheOrderOfTheDataSetWhenAsked) {
+  LoaderOptions options = batches_of(4);
+  options.order = SampleOrder::sequential;
+  Loader loader(changed_images(10), options);
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    EXPECT_EQ(take(loader, 1).front().samples, (std::vector<int64_t>{0, 1, 2, 3}));
+    EXPECT_EQ(take(loader, 1).front().samples, (std::vector<int64_t>{4, 5, 6, 7}));
+    EXPECT_EQ(take(loader, 1).front().samples, (std::vector<int64_t>{8, 9}));
   }
 }
 
 TEST(Loader, DropsTheLastBatchWhenAsked) {
-  const Dataset dataset = numbered(103);
-  LoaderOptions options = options_of(10);
+  LoaderOptions options = batches_of(10);
   options.last = LastBatch::drop;
-  Loader loader(dataset, options);
+  Loader loader(changed_images(103), options);
   ASSERT_EQ(loader.batches_per_epoch(), 10);
   for (const Seen& seen : take(loader, 20)) EXPECT_EQ(seen.samples.size(), 10U);
 }
 
 TEST(Loader, GivesEachSampleItsValuesAndItsLabel) {
-  const Dataset dataset = numbered(50);
-  LoaderOptions options = options_of(8);
-  options.augment = {};
-  Loader loader(dataset, options);
+  Loader loader(normalized(numbered_images(50), {{{0.5F}, {0.25F}}}), batches_of(8));
   for (const Seen& seen : take(loader, 14))
     for (size_t i = 0; i < seen.samples.size(); ++i) {
       EXPECT_EQ(seen.labels[i], seen.samples[i] % 7);
@@ -106,63 +123,75 @@ TEST(Loader, GivesEachSampleItsValuesAndItsLabel) {
     }
 }
 
+TEST(Loader, TellsTheDataSetTheEpoch) {
+  const auto dataset = computed({{{"epoch", Type::i64}}, {}}, 4, [](int64_t, const Sample& to) {
+    to.as<int64_t>(0)[0] = to.epoch();
+  });
+  Loader loader(dataset, batches_of(2));
+  for (int64_t i = 0; i < 6; ++i)
+    EXPECT_EQ(batch_field<int64_t>(loader.next(), 0), (std::vector<int64_t>{i / 2, i / 2}));
+}
+
 TEST(Loader, GivesTheSameBatchesWithAnyPrefetch) {
-  const Dataset dataset = numbered(53);
-  Loader reference(dataset, options_of(8));
+  Loader reference(changed_images(53), batches_of(8));
   const std::vector<Seen> expected = take(reference, 30);
   for (const int64_t prefetch : {0, 1, 2, 9}) {
-    LoaderOptions options = options_of(8);
+    LoaderOptions options = batches_of(8);
     options.prefetch = prefetch;
-    Loader loader(dataset, options);
+    Loader loader(changed_images(53), options);
     EXPECT_EQ(take(loader, 30), expected) << "prefetch " << prefetch;
   }
 }
 
 TEST(Loader, GoesOnFromWhereItSeeks) {
-  const Dataset dataset = numbered(53);
-  Loader reference(dataset, options_of(8));
+  Loader reference(changed_images(53), batches_of(8));
   const std::vector<Seen> all = take(reference, 30);  // 7 an epoch
-  Loader loader(dataset, options_of(8));
+  Loader loader(changed_images(53), batches_of(8));
   for (const size_t start : {0U, 3U, 6U, 7U, 15U, 1U}) {
     loader.seek(static_cast<int64_t>(start) / 7, static_cast<int64_t>(start) % 7);
-    EXPECT_EQ(take(loader, 5), std::vector<Seen>(all.begin() + start, all.begin() + start + 5));
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(start);
+    EXPECT_EQ(take(loader, 5), std::vector<Seen>(first, first + 5));
   }
   loader.seek(0, 7);
   EXPECT_EQ(take(loader, 1).front(), all[7]);
 }
 
 TEST(Loader, KeepsTheBatchInUseWhenItSeeks) {
-  const Dataset dataset = numbered(53);
-  Loader loader(dataset, options_of(8));
+  Loader loader(changed_images(53), batches_of(8));
   for (int64_t i = 0; i < 50; ++i) {
-    const Batch& batch = loader.next();
-    const Seen before = copy(batch);
+    const LoadedBatch& batch = loader.next();
+    const Seen before = seen_in(batch);
     loader.seek(i, i % 7);
-    EXPECT_EQ(copy(batch), before);
+    EXPECT_EQ(seen_in(batch), before);
   }
 }
 
 TEST(Loader, EndsAtAnyMoment) {
-  const Dataset dataset = numbered(2000);
   for (int64_t batches = 0; batches < 20; ++batches) {
-    Loader loader(dataset, options_of(64));
+    Loader loader(changed_images(2000), batches_of(64));
     take(loader, batches % 4);
     if (batches % 2 == 1) loader.seek(3, 3);
   }
 }
 
+TEST(Loader, KeepsTheDataSetAsLongAsItNeedsIt) {
+  std::weak_ptr<const Dataset> watched;
+  {
+    auto dataset = changed_images(20);
+    watched = dataset;
+    Loader loader(std::move(dataset), batches_of(5));
+    take(loader, 9);
+    EXPECT_FALSE(watched.expired());
+  }
+  EXPECT_TRUE(watched.expired());
+}
+
 TEST(Loader, UncoversBlackBeforeNormalization) {
-  Dataset dataset;
-  dataset.shape = {2, 3, 3};
-  dataset.labels.assign(200, 0);
-  dataset.values = std::vector<uint8_t>(200 * 18, 255);
-  LoaderOptions options;
-  options.batch = 200;
-  options.augment.shift = 1;
-  options.normalization = {{0.5F, 0.25F}, {0.5F, 0.25F}};
-  const auto check = [&](const Dataset& of) {
-    Loader loader(of, options);
-    const Seen seen = copy(loader.next());
+  const auto check = [](const std::shared_ptr<const Dataset>& white_images) {
+    const auto dataset =
+        normalized(augmented(white_images, {.shift = 1}, 1), {{{0.5F, 0.25F}, {0.5F, 0.25F}}});
+    Loader loader(dataset, batches_of(200));
+    const Seen seen = seen_in(loader.next());
     bool black = false;
     for (size_t i = 0; i < seen.values.size(); ++i) {
       const float white = i % 18 < 9 ? 1.0F : 3.0F;
@@ -172,88 +201,123 @@ TEST(Loader, UncoversBlackBeforeNormalization) {
     }
     EXPECT_TRUE(black);
   };
-  check(dataset);
-  dataset.values = std::vector<float>(200 * 18, 1.0F);
-  check(dataset);
+  const std::vector<int64_t> labels(200, 0);
+  check(labelled({2, 3, 3}, std::vector<uint8_t>(200 * 18, 255), labels));
+  check(labelled({2, 3, 3}, std::vector<float>(200 * 18, 1.0F), labels));
 }
 
 TEST(Loader, ChangesASampleTheSameInWhicheverBatch) {
-  const Dataset dataset = numbered(60);
-  Loader small(dataset, options_of(4));
-  Loader large(dataset, options_of(60));
-  const Seen whole = copy(large.next());
+  Loader small(changed_images(60), batches_of(4));
+  Loader large(changed_images(60), batches_of(60));
+  const Seen whole = seen_in(large.next());
   std::vector<float> pieces;
   for (const Seen& seen : take(small, 15))
     pieces.insert(pieces.end(), seen.values.begin(), seen.values.end());
   EXPECT_EQ(pieces, whole.values);
 }
 
-TEST(Loader, ReadsFloatsAsTheyAreWithoutNormalization) {
-  Dataset dataset;
-  dataset.shape = {3};
-  dataset.labels = {1, 0};
-  dataset.values = std::vector<float>{1.5F, -2, 3, 4, 5, 6};
-  LoaderOptions options;
-  options.batch = 2;
-  options.order = Order::sequential;
-  Loader loader(dataset, options);
-  const Seen seen = copy(loader.next());
-  EXPECT_EQ(seen.values, std::get<std::vector<float>>(dataset.values));
-  EXPECT_EQ(seen.labels, (std::vector<int64_t>{1, 0}));
+TEST(Loader, ChangesASampleOtherwiseInAnotherEpochAndWithAnotherSeed) {
+  LoaderOptions options = batches_of(60);
+  options.order = SampleOrder::sequential;
+  Loader loader(changed_images(60), options);
+  const std::vector<Seen> epochs = take(loader, 2);
+  EXPECT_NE(epochs[0].values, epochs[1].values);
+  Loader other(changed_images(60, 2), options);
+  EXPECT_NE(take(other, 1).front().values, epochs[0].values);
 }
 
-TEST(Loader, ReadsBytesFromZeroToOneWithoutNormalization) {
-  Dataset dataset;
-  dataset.shape = {2};
-  dataset.labels = {0};
-  dataset.values = std::vector<uint8_t>{0, 255};
-  LoaderOptions options;
-  options.batch = 1;
-  Loader loader(dataset, options);
-  EXPECT_EQ(copy(loader.next()).values, (std::vector<float>{0, 1}));
+TEST(Loader, GivesSeveralInputsAndTargetsOfDifferentTypes) {
+  const Fields fields = {{{"pixels", Type::u8, {2, 2}},
+                          {"mask", Type::u8, {3}, {"road", "car"}},
+                          {"ids", Type::i64, {2}},
+                          {"half", Type::f16, {1}}},
+                         {{"price", Type::f32}, {"exact", Type::f64, {2}}, {"count", Type::i32}}};
+  // The bytes of sample 5 in field 2 are 52, 53, 54, ...
+  const auto write = [](int64_t index, const Sample& to) {
+    for (size_t field = 0; field < 7; ++field)
+      for (size_t b = 0; b < to.bytes(field).size(); ++b)
+        to.bytes(field)[b] = static_cast<std::byte>(10 * index + static_cast<int64_t>(field + b));
+  };
+  Loader loader(computed(fields, 20, write), batches_of(6));
+  for (int64_t i = 0; i < 8; ++i) {
+    const LoadedBatch& batch = loader.next();
+    ASSERT_EQ(batch.fields.size(), 7U);
+    for (size_t field = 0; field < 7; ++field) {
+      std::vector<uint8_t> expected;
+      for (const int64_t sample : batch.samples)
+        for (int64_t b = 0; b < bytes_of(fields[field]); ++b)
+          expected.push_back(static_cast<uint8_t>(10 * sample + static_cast<int64_t>(field) + b));
+      EXPECT_EQ(batch_field<uint8_t>(batch, field), expected) << fields[field].name;
+    }
+  }
 }
 
 TEST(Loader, RefusesABatchLargerThanTheData) {
-  const Dataset dataset = numbered(5);
-  expect_bad_input([&] { Loader loader(dataset, options_of(6)); },
+  expect_bad_input([&] { Loader loader(changed_images(5), batches_of(6)); },
                    {"batch 6: larger than the training set of 5 samples; "});
-  expect_bad_input([&] { Loader loader(dataset, options_of(0)); }, {"batch 0"});
+  expect_bad_input([&] { Loader loader(changed_images(5), batches_of(0)); }, {"batch 0"});
 }
 
-TEST(Loader, RefusesOptionsThatDoNotFitTheSamples) {
-  Dataset rows;
-  rows.shape = {4};
-  rows.labels = {0};
-  rows.values = std::vector<float>(4);
-  expect_bad_input([&] { Loader loader(rows, options_of(1)); }, {"augment", "shape 4", "flip"});
-
-  const Dataset images = numbered(5);
-  LoaderOptions options = options_of(1);
-  options.augment.shift = 2;
-  expect_bad_input([&] { Loader loader(images, options); }, {"shift 2", "2 x 2"});
-  options.augment.shift = -1;
-  expect_bad_input([&] { Loader loader(images, options); }, {"shift -1"});
-  options = options_of(1);
-  options.normalization = {{0, 0}, {1, 1}};
-  expect_bad_input([&] { Loader loader(images, options); }, {"2 mean(s)", "1 channel(s)"});
-  options.normalization = {{0}, {0}};
-  expect_bad_input([&] { Loader loader(images, options); }, {"deviation 0"});
-  options = options_of(1);
-  options.prefetch = -1;
-  expect_bad_input([&] { Loader loader(images, options); }, {"prefetch -1"});
-}
-
-TEST(Loader, RefusesADataSetWithMissingValues) {
-  Dataset dataset = numbered(5);
-  std::get<std::vector<uint8_t>>(dataset.values).pop_back();
-  expect_bad_input([&] { Loader loader(dataset, options_of(2)); }, {"19 values", "expected 20"});
+TEST(Loader, RefusesAnImpossiblePrefetch) {
+  LoaderOptions options = batches_of(1);
+  for (const int64_t prefetch : {-1, 1025}) {
+    options.prefetch = prefetch;
+    expect_bad_input([&] { Loader loader(changed_images(5), options); },
+                     {"prefetch " + std::to_string(prefetch)});
+  }
 }
 
 TEST(Loader, RefusesToSeekBeforeTheStart) {
-  const Dataset dataset = numbered(5);
-  Loader loader(dataset, options_of(2));
+  Loader loader(changed_images(5), batches_of(2));
   expect_bad_input([&] { loader.seek(-1, 0); }, {"epoch -1"});
   expect_bad_input([&] { loader.seek(0, -1); }, {"batch -1"});
+}
+
+TEST(Loader, NamesTheSampleThatCannotBeReadAfterTheBatchesBeforeIt) {
+  const auto dataset = computed({{{"x"}}, {}}, 10, [](int64_t index, const Sample& to) {
+    if (index == 7) throw std::runtime_error("the disk is gone");
+    to.as<float>(0)[0] = static_cast<float>(index);
+  });
+  LoaderOptions options = batches_of(3);
+  options.order = SampleOrder::sequential;
+  Loader loader(dataset, options);
+  EXPECT_EQ(batch_field<float>(loader.next(), 0), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(batch_field<float>(loader.next(), 0), (std::vector<float>{3, 4, 5}));
+  expect_bad_input([&] { loader.next(); }, {"sample 7 cannot be read: the disk is gone"});
+}
+
+// One that breaks its promise to stay the same.
+struct Unsteady final : Dataset {
+  std::atomic<int64_t> samples = 4;
+  std::atomic<bool> renamed = false;
+  const Fields fields_before = {{{"x", Type::u8, {2}}}, {}};
+  const Fields fields_after = {{{"z", Type::u8, {2}}}, {}};
+
+  int64_t size() const override { return samples; }
+  const Fields& fields() const override { return renamed ? fields_after : fields_before; }
+  void write(int64_t, const Sample& to) const override { to.as<uint8_t>(0)[0] = 1; }
+};
+
+TEST(Loader, RefusesADataSetWhoseSizeHasChanged) {
+  const auto dataset = std::make_shared<Unsteady>();
+  LoaderOptions options = batches_of(2);
+  options.prefetch = 0;
+  Loader loader(dataset, options);
+  loader.next();
+  loader.next();
+  dataset->samples = 3;
+  expect_bad_input([&] { loader.next(); }, {"size was 4 and is 3 now"});
+}
+
+TEST(Loader, RefusesADataSetWhoseFieldsHaveChanged) {
+  const auto dataset = std::make_shared<Unsteady>();
+  LoaderOptions options = batches_of(2);
+  options.prefetch = 0;
+  Loader loader(dataset, options);
+  loader.next();
+  loader.next();
+  dataset->renamed = true;
+  expect_bad_input([&] { loader.next(); }, {"other fields now"});
 }
 
 }  // namespace

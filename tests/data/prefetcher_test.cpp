@@ -8,13 +8,13 @@
 namespace lockstep::data {
 namespace {
 
-void note_position(Position at, BatchBuffer& buffer) {
+void note_position(BatchPosition at, BatchBuffer& buffer) {
   buffer.batch.epoch = at.epoch;
   buffer.batch.index = at.index;
 }
 
 TEST(Prefetcher, RethrowsAnErrorAfterTheBatchesBeforeIt) {
-  Prefetcher prefetcher(std::vector<BatchBuffer>(4), 10, [](Position at, BatchBuffer& buffer) {
+  Prefetcher prefetcher(std::vector<BatchBuffer>(4), 10, [](BatchPosition at, BatchBuffer& buffer) {
     if (at.index == 2) throw std::runtime_error("the third cannot be read");
     note_position(at, buffer);
   });
@@ -26,7 +26,7 @@ TEST(Prefetcher, RethrowsAnErrorAfterTheBatchesBeforeIt) {
 
 TEST(Prefetcher, EndsWithAnErrorPending) {
   for (int i = 0; i < 50; ++i)
-    Prefetcher prefetcher(std::vector<BatchBuffer>(2), 10, [](Position, BatchBuffer&) {
+    Prefetcher prefetcher(std::vector<BatchBuffer>(2), 10, [](BatchPosition, BatchBuffer&) {
       throw std::runtime_error("nothing can be read");
     });
 }
@@ -34,7 +34,7 @@ TEST(Prefetcher, EndsWithAnErrorPending) {
 TEST(Prefetcher, CountsOnIntoTheNextEpoch) {
   Prefetcher prefetcher(std::vector<BatchBuffer>(3), 4, note_position);
   for (int64_t i = 0; i < 20; ++i) {
-    const Batch& batch = prefetcher.next();
+    const LoadedBatch& batch = prefetcher.next();
     EXPECT_EQ(batch.epoch, i / 4);
     EXPECT_EQ(batch.index, i % 4);
   }
@@ -43,10 +43,11 @@ TEST(Prefetcher, CountsOnIntoTheNextEpoch) {
 TEST(Prefetcher, FillsNoMoreThanItHasBuffersFor) {
   std::atomic<int> fills = 0;
   {
-    Prefetcher prefetcher(std::vector<BatchBuffer>(3), 100, [&](Position at, BatchBuffer& buffer) {
-      ++fills;
-      note_position(at, buffer);
-    });
+    Prefetcher prefetcher(std::vector<BatchBuffer>(3), 100,
+                          [&](BatchPosition at, BatchBuffer& buffer) {
+                            ++fills;
+                            note_position(at, buffer);
+                          });
     prefetcher.next();
     prefetcher.next();
   }

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "expect_error.h"
 #include "lockstep/error.h"
 
 namespace lockstep::optim {
@@ -91,8 +93,62 @@ TEST(Optimizer, StateCarriesAnUpdateOverToAnotherOptimizer) {
   EXPECT_EQ(straight, resumed);
 }
 
+TEST(Optimizers, EveryOneGoesDownhillInAllSections) {
+  for (const auto& row : optimizers()) {
+    const auto optimizer =
+        make_optimizer({.name = row->name, .trust = 0.1}, {{0, 20, true}, {20, 33, false}});
+    const std::vector<float> start(33, 2);
+    std::vector<float> w = start;
+    for (int64_t update = 1; update <= 5; ++update) {
+      const std::vector<float> gradient = w;  // of w w / 2
+      optimizer->step(w, gradient, 0.05, update);
+    }
+    for (size_t i = 0; i < w.size(); ++i) {
+      EXPECT_LT(w[i], 2) << row->name << " " << i;
+      EXPECT_GT(w[i], 0) << row->name << " " << i;
+    }
+    for (const Optimizer::State& state : optimizer->state()) {
+      EXPECT_EQ(state.values.size(), w.size()) << row->name << " " << state.name;
+      EXPECT_NE(state.values[32], 0) << row->name << " " << state.name;
+    }
+  }
+}
+
+TEST(Optimizers, EveryOneGivesTheSameBitsEveryTime) {
+  for (const auto& row : optimizers()) {
+    const auto run = [&] {
+      const auto optimizer = make_optimizer({.name = row->name, .weight_decay = 0.01}, {{0, 9}});
+      std::vector<float> w = {1, -2, 3, -4, 5, -6, 7, -8, 9};
+      const std::vector<float> gradient = {0.1F, 0.2F, 0.3F, 0.4F, 0.5F, 0.6F, 0.7F, 0.8F, 0.9F};
+      for (int64_t update = 1; update <= 3; ++update) optimizer->step(w, gradient, 0.1, update);
+      return w;
+    };
+    EXPECT_EQ(run(), run()) << row->name;
+  }
+}
+
+TEST(Optimizers, SayWhatTheyAreAndWhichKeysTheyUse) {
+  EXPECT_EQ(optimizers().names(), (std::vector<std::string>{"adamw", "lars", "sgd"}));
+  for (const auto& row : optimizers()) EXPECT_FALSE(row->about.empty()) << row->name;
+  const auto uses = [](const char* name, const char* key) {
+    const auto& used = optimizers().at(name).uses;
+    return std::find(used.begin(), used.end(), key) != used.end();
+  };
+  EXPECT_TRUE(uses("sgd", "momentum"));
+  EXPECT_FALSE(uses("sgd", "trust"));
+  EXPECT_TRUE(uses("lars", "trust"));
+  EXPECT_FALSE(uses("adamw", "momentum"));
+}
+
+TEST(Optimizers, RefuseASecondOneOfAName) {
+  expect_bad_input([] { optimizers().add({.name = "sgd", .about = "again", .make = nullptr}); },
+                   {"two optimizers named 'sgd'"});
+  EXPECT_EQ(optimizers().names().size(), 3U);
+}
+
 TEST(Optimizer, RefusesAnUnknownName) {
-  EXPECT_THROW(make_optimizer({.name = "sdg"}, {}), BadInput);
+  expect_bad_input([] { make_optimizer({.name = "sdg"}, {}); },
+                   {"'sdg': no such optimizer", "did you mean 'sgd'?", "adamw, lars, sgd"});
 }
 
 }  // namespace

@@ -45,6 +45,43 @@ TEST(Schedule, OneCycleIsPyTorchs) {
   EXPECT_NEAR(schedule.at(64), 0.0500002, 1e-7);
 }
 
+TEST(Schedule, OneCycleHasNoWarmUpBesidesItsOwn) {
+  const Schedule with({.name = "one_cycle", .warmup_epochs = 3}, 0.1, 100, 10);
+  const Schedule without({.name = "one_cycle"}, 0.1, 100, 10);
+  for (int64_t step = 0; step < 100; ++step) EXPECT_EQ(with.at(step), without.at(step)) << step;
+}
+
+TEST(Schedule, WarmUpGoesToTheRateThatFollowsIt) {
+  const Schedule schedule({.name = "step", .warmup_epochs = 2, .milestones = {1}, .gamma = 0.5},
+                          1.0, 60, 10);
+  EXPECT_NEAR(schedule.at(0), 0.5 / 21, 1e-12);
+  EXPECT_DOUBLE_EQ(schedule.at(20), 0.5);
+}
+
+TEST(Schedule, RefusesAStepWithoutMilestones) {
+  expect_bad_input([] { Schedule({.name = "step"}, 0.1, 10, 10); },
+                   {"schedule.milestones", "such as [80, 120]"});
+}
+
+TEST(Schedules, EveryOneStaysBetweenZeroAndThePeak) {
+  EXPECT_EQ(schedules().names(),
+            (std::vector<std::string>{"constant", "cosine", "one_cycle", "step"}));
+  for (const auto& row : schedules()) {
+    EXPECT_FALSE(row->about.empty()) << row->name;
+    const Schedule schedule({.name = row->name, .warmup_epochs = 1, .milestones = {2, 5}}, 0.1, 100,
+                            10);
+    for (int64_t step = 0; step < 100; ++step) {
+      EXPECT_GT(schedule.at(step), 0) << row->name << " " << step;
+      EXPECT_LE(schedule.at(step), 0.1) << row->name << " " << step;
+    }
+  }
+}
+
+TEST(Schedules, RefuseASecondOneOfAName) {
+  expect_bad_input([] { schedules().add({.name = "cosine", .about = "again", .rate = nullptr}); },
+                   {"two schedules named 'cosine'"});
+}
+
 TEST(Schedule, RefusesAnUnknownName) {
   EXPECT_NE(message_of<BadInput>([] {
               Schedule({.name = "cosin"}, 0.1, 10, 10);

@@ -26,7 +26,7 @@ def train(lockstep, folder, out, *flags):
 
 def pytorch_loss(net, about, x, y):
     net.eval()
-    mean, deviation = (torch.tensor(about[key]).reshape(-1, 1, 1) for key in ("mean", "deviation"))
+    mean, deviation = (torch.tensor(about["inputs"][0][key]).reshape(-1, 1, 1) for key in ("mean", "deviation"))
     scores = net((torch.from_numpy(x) / 255.0 - mean) / deviation)
     return torch.nn.functional.cross_entropy(scores, torch.from_numpy(y)).item()
 

@@ -11,31 +11,35 @@
 #include <string>
 
 #include "data/loader.h"
-#include "data/source.h"
+#include "data/training_data.h"
 #include "lockstep/lockstep.h"
-#include "model/model.h"
+#include "model/models.h"
+#include "train/batch_tensors.h"
 #include "train/state.h"
-#include "train/step.h"
 
 namespace {
 
 using namespace lockstep;
 
-template <typename T>
-void append(std::ofstream& file, std::span<T> values) {
-  file.write(reinterpret_cast<const char*>(values.data()),
-             static_cast<std::streamsize>(values.size_bytes()));
+void append(std::ofstream& file, std::span<const std::byte> bytes) {
+  file.write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
 }
 
-void run(World world, const std::string& name, const std::string& data, int64_t steps,
+void run(World world, const std::string& name, const std::string& data_name, int64_t steps,
          int64_t batch, const std::filesystem::path& folder) {
-  const data::Splits splits = data::load({.name = data});
-  auto model =
-      model::make_model({.name = name, .input = splits.train.shape, .kernels = nn::Kernels::torch});
+  const auto data = data::load_training_data({.name = data_name}, batch * world.size(), 1);
+  const Fields& fields = data->splits.train->fields();
+  const auto classes = static_cast<int64_t>(fields.targets[0].categories.size());
+  auto model = model::make_model({.name = name,
+                                  .inputs = fields.inputs,
+                                  .outputs = {{"scores", Type::f32, {classes}}},
+                                  .kernels = nn::Kernels::torch},
+                                 1);
   if (world.rank() == 0) train::save_weights(folder / "initial.safetensors", *model);
-  data::Loader loader(splits.train, {.batch = batch * world.size(),
-                                     .normalization = data::measure_normalization(splits.train),
-                                     .share = {world.rank(), world.rank() + 1, world.size()}});
+  data::Loader loader(
+      data->splits.train,
+      {.batch = batch * world.size(), .share = {world.rank(), world.rank() + 1, world.size()}});
   DistributedDataParallel ddp(model, world);
   torch::optim::SGD optimizer(
       model->parameters(),
@@ -45,19 +49,20 @@ void run(World world, const std::string& name, const std::string& data, int64_t 
   std::ofstream ys(folder / ("y." + mine), std::ios::binary);
   nlohmann::json losses;
   for (int64_t step = 0; step < steps; ++step) {
-    const data::Batch& now = loader.next();
-    append(xs, now.values);
-    append(ys, now.labels);
-    const auto [x, y] = train::to_tensors(now, splits.train.shape);
+    const data::LoadedBatch& now = loader.next();
+    append(xs, now.fields[0]);
+    append(ys, now.fields[1]);
+    const Batch mine_now = train::to_tensors(now, fields, {now.begin, now.begin + batch});
     torch::manual_seed(static_cast<uint64_t>(step * world.size() + world.rank()));
     optimizer.zero_grad();
-    const torch::Tensor loss = torch::cross_entropy_loss(ddp.forward(x), y);
+    const torch::Tensor loss =
+        torch::cross_entropy_loss(ddp.forward(mine_now.inputs).only(), mine_now.targets.only());
     loss.backward();
     optimizer.step();
     losses.push_back(loss.item<double>());
   }
   std::ofstream(folder / ("losses." + mine))
-      << nlohmann::json{{"losses", losses}, {"shape", splits.train.shape}};
+      << nlohmann::json{{"losses", losses}, {"shape", fields.inputs[0].shape}};
   if (world.rank() == 0) train::save_weights(folder / "final.safetensors", *model);
 }
 

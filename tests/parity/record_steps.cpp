@@ -11,10 +11,12 @@
 #include <string>
 
 #include "data/loader.h"
-#include "data/source.h"
+#include "data/training_data.h"
 #include "device/random.h"
 #include "launch/group.h"
-#include "model/model.h"
+#include "model/models.h"
+#include "objective/objectives.h"
+#include "parallel/world_of.h"
 #include "train/state.h"
 #include "train/step.h"
 
@@ -22,34 +24,43 @@ namespace {
 
 using namespace lockstep;
 
-template <typename T>
-void append(std::ofstream& file, std::span<T> values) {
-  file.write(reinterpret_cast<const char*>(values.data()),
-             static_cast<std::streamsize>(values.size_bytes()));
+void append(std::ofstream& file, std::span<const std::byte> bytes) {
+  file.write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
 }
 
 void record(const Recipe& recipe, const std::filesystem::path& folder) {
-  const data::Splits splits = data::load(recipe.data.source);
+  const auto seed = static_cast<uint64_t>(recipe.train.seed);
+  const auto data = data::load_training_data(recipe.data, recipe.train.batch, seed);
+  const Fields& fields = data->splits.train->fields();
+  const nn::Kernels kernels = model::kernels_named(recipe.train.kernels);
+  const std::shared_ptr<Objective> objective =
+      objective::make_objective("classification", {.fields = fields, .kernels = kernels});
   const auto model = model::make_model({.name = recipe.model.name,
-                                        .input = splits.train.shape,
-                                        .kernels = model::kernels_named(recipe.train.kernels)});
+                                        .inputs = fields.inputs,
+                                        .outputs = objective->outputs(),
+                                        .kernels = kernels},
+                                       seed);
   train::save_weights(folder / "initial.safetensors", *model);
-  data::Loader loader(splits.train, {.batch = recipe.train.batch,
-                                     .normalization = data::measure_normalization(splits.train)});
-  const auto group = launch::join_group({}, {.connect = {.transport = "shm"}});
-  train::Step step(recipe, model, splits.train.shape,
-                   optim::Schedule(recipe.schedule, recipe.optimizer.lr, recipe.train.steps, 100),
-                   {collective::Shards::even(1, 1), *group});
+  data::Loader loader(data->splits.train, {.batch = recipe.train.batch});
+  train::Step step(
+      recipe,
+      {.model = model,
+       .objective = objective,
+       .fields = fields,
+       .schedule = optim::Schedule(recipe.schedule, recipe.optimizer.lr, recipe.train.steps, 100),
+       .shards = collective::Shards::even(1, 1),
+       .world = world_of(launch::join_group({}, {.connect = {.transport = "shm"}}))});
 
   std::ofstream x(folder / "x.f32", std::ios::binary), y(folder / "y.i64", std::ios::binary);
-  nlohmann::json steps = {{"shape", splits.train.shape}, {"batch", recipe.train.batch}};
+  nlohmann::json steps = {{"shape", fields.inputs[0].shape}, {"batch", recipe.train.batch}};
   observe::SpanTimes spans;
   for (int64_t i = 0; i < recipe.train.steps; ++i) {
-    const data::Batch& batch = loader.next();
-    append(x, batch.values);
-    append(y, batch.labels);
+    const data::LoadedBatch& batch = loader.next();
+    append(x, batch.fields[0]);
+    append(y, batch.fields[1]);
     steps["losses"].push_back(step.run(batch, i, spans).mean_loss());
-    steps["seeds"].push_back(RandomStream(Purpose::forward, recipe.train.seed, i, 0).next());
+    steps["seeds"].push_back(RandomStream(Purpose::forward, seed, i, 0).next());
   }
   std::ofstream(folder / "steps.json") << steps.dump();
   train::save_weights(folder / "final.safetensors", *model);
@@ -65,7 +76,7 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   Recipe recipe;
   recipe.model.name = argv[1];
-  recipe.data.source.name = argv[2];
+  recipe.data.name = argv[2];
   recipe.train.kernels = argv[3];
   recipe.train.steps = std::stoll(argv[5]);
   recipe.train.batch = std::stoll(argv[6]);

@@ -90,7 +90,7 @@ TEST(CompareRuns, TellsThatTheDataDiffers) {
   x.seekp(-4, std::ios::end);
   x.write("\0\0\0\x41", 4);
   x.close();
-  recipe.data.source.name = "npy:" + other.path().string();
+  recipe.data.name = "npy:" + other.path().string();
   train(recipe, folder / "b");
   bool told = false;
   for (const std::string& cause : compare_runs(folder / "a", folder / "b").causes)

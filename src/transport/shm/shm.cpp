@@ -11,6 +11,7 @@
 #include "transport/shm/shared_board.h"
 #include "transport/shm/shared_segment.h"
 #include "transport/shm/shared_wait.h"
+#include "transport/transports.h"
 
 namespace lockstep::transport {
 namespace {
@@ -208,5 +209,15 @@ std::unique_ptr<Transport> connect_shm(Rendezvous& rendezvous, const ShmOptions&
   rendezvous.gather("");
   return transport;
 }
+
+namespace {
+
+const bool shm_added = transports().add(
+    {"shm", "shared memory, on one host", TransportRow::Meeting::tcp,
+     [](Rendezvous& rendezvous, const TransportOptions& options) {
+       return connect_shm(rendezvous, {.silence_seconds = options.silence_seconds});
+     }});
+
+}  // namespace
 
 }  // namespace lockstep::transport

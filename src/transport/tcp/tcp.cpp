@@ -231,4 +231,21 @@ std::unique_ptr<Transport> connect_tcp(Rendezvous& rendezvous, const TcpOptions&
   return std::make_unique<Tcp>(rendezvous.rank(), form_mesh(rendezvous, options), options);
 }
 
+TcpOptions tcp_options(const TransportOptions& options) {
+  return {.key = options.key,
+          .streams = options.streams,
+          .silence_seconds = options.silence_seconds,
+          .connect_seconds = options.connect_seconds};
+}
+
+namespace {
+
+const bool tcp_added =
+    transports().add({"tcp", "TCP, on any hosts", TransportRow::Meeting::tcp,
+                      [](Rendezvous& rendezvous, const TransportOptions& options) {
+                        return connect_tcp(rendezvous, tcp_options(options));
+                      }});
+
+}  // namespace
+
 }  // namespace lockstep::transport

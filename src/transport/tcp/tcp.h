@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "net/acceptor.h"
-#include "transport/transport.h"
+#include "transport/transports.h"
 
 namespace lockstep::transport {
 
@@ -26,6 +26,8 @@ struct TcpOptions {
   std::string bind;
   net::Log log;
 };
+
+TcpOptions tcp_options(const TransportOptions& options);
 
 /// Connects every rank with every other. Gathers twice, in a world of any size. Throws Timeout with
 /// the ranks that cannot reach each other, on all ranks; Mismatch when ranks differ in `streams`.

@@ -1,0 +1,95 @@
+#include "data/datasets.h"
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "base/element.h"
+#include "data/dataset.h"
+#include "lockstep/error.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "mnist", "npy:DIR".
+std::vector<std::string> forms() {
+  std::vector<std::string> all;
+  for (const auto& row : datasets())
+    all.push_back(row->argument.empty() ? row->name : row->name + ":" + row->argument);
+  return all;
+}
+
+const DatasetRow& row_named(const std::string& name, const std::string& whole) {
+  if (const DatasetRow* row = datasets().find(name)) return *row;
+  if (fs::is_directory(whole))
+    throw BadInput("data '{}': is a folder; say what is in it: npy:{} or folder:{}", whole, whole,
+                   whole);
+  throw BadInput("data '{}': unknown{}; expected {}; those of a plugin need --load LIBRARY", whole,
+                 did_you_mean(name, datasets().names()), fmt::join(forms(), ", "));
+}
+
+std::string describe(const Field& field) {
+  return fmt::format("'{}' of type {} and shape {}{}", field.name, name_of(field.type),
+                     field.shape.empty() ? "of one number" : to_string(field.shape),
+                     field.categories.empty()
+                         ? ""
+                         : fmt::format(", one of {} categories", field.categories.size()));
+}
+
+// A model made for the one must be able to read the other.
+void require_alike(const Fields& train, const Fields& test) {
+  if (train == test) return;
+  if (train.inputs.size() != test.inputs.size() || train.targets.size() != test.targets.size())
+    throw BadInput("data: the splits have different numbers of inputs or targets");
+  for (size_t i = 0; i < train.count(); ++i)
+    if (train[i] != test[i])
+      throw BadInput("data: the training split has {}, the test split {}: expected the same{}",
+                     describe(train[i]), describe(test[i]),
+                     train[i].shape == test[i].shape && train[i].type == test[i].type
+                         ? " names and categories"
+                         : "");
+}
+
+}  // namespace
+
+Table<DatasetRow>& datasets() {
+  static Table<DatasetRow> table("data set");
+  return table;
+}
+
+Splits load_dataset(const std::string& name, const Options& options) {
+  const size_t colon = name.find(':');
+  const DatasetRow& row = row_named(name.substr(0, colon), name);
+  const std::string argument = colon == std::string::npos ? "" : name.substr(colon + 1);
+  Splits splits = row.make({.argument = argument, .options = options});
+  if (!splits.train) throw BadInput("data '{}': its maker returned no training split", name);
+  options.refuse_unknown(fmt::format("data set '{}'", row.name));
+  check_dataset(*splits.train, "training");
+  if (splits.test) {
+    check_dataset(*splits.test, "test");
+    require_alike(splits.train->fields(), splits.test->fields());
+  }
+  return splits;
+}
+
+void refuse_argument(const DatasetOptions& options, const std::string& name) {
+  if (!options.argument.empty())
+    throw BadInput("data '{}:{}': {} takes nothing after a colon", name, options.argument, name);
+}
+
+fs::path folder_argument(const DatasetOptions& options, const std::string& name) {
+  const fs::path folder = options.argument;
+  if (folder.empty()) throw BadInput("data '{}:': say which folder, as in {}:DIR", name, name);
+  if (!fs::exists(folder))
+    throw BadInput("data '{}:{}': there is no folder {}", name, options.argument,
+                   fs::absolute(folder).string());
+  if (!fs::is_directory(folder))
+    throw BadInput("data '{}:{}': {} is a file; give the folder it is in", name, options.argument,
+                   folder.string());
+  return folder;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,13 @@
+#include "optim/schedule.h"
+
+namespace lockstep::optim {
+namespace {
+
+[[maybe_unused]] const bool constant_added = schedules().add(
+    {.name = "constant",
+     .about = "optimizer.lr all the way",
+     .uses = {"warmup_epochs"},
+     .rate = [](const ScheduleOptions&, const Course& course, double) { return course.peak; }});
+
+}  // namespace
+}  // namespace lockstep::optim

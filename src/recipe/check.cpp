@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/nearest.h"
+#include "lockstep/error.h"
+#include "recipe/keys.h"
+
+namespace lockstep {
+namespace {
+
+void check_range(const Key& key, double value, std::string_view origin) {
+  if (value >= key.least && value <= key.most) return;
+  throw BadInput("{}{} = {}: expected {}", origin, key.name, value_text(key),
+                 value > key.most ? fmt::format("at most {}", key.most)
+                                  : fmt::format("at least {}", key.least));
+}
+
+void check_list(const Key& key, const std::vector<double>& numbers, std::string_view origin) {
+  for (const double number : numbers) check_range(key, number, origin);
+  const auto falls = std::adjacent_find(numbers.begin(), numbers.end(), std::greater_equal<>());
+  if (falls != numbers.end())
+    throw BadInput("{}{} = {}: expected numbers that increase, but {} comes after {}", origin,
+                   key.name, value_text(key), falls[1], falls[0]);
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
+void check_text(const Key& key, const std::string& text, std::string_view origin) {
+  if (!is_utf8(text))
+    throw BadInput("{}{} = {}: is not UTF-8, so a recipe cannot hold it", origin, key.name,
+                   value_text(key));
+  const auto& choices = key.choices;
+  if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
+    throw BadInput("{}{} = \"{}\": no such choice{}; there are: {}", origin, key.name, text,
+                   did_you_mean(text, choices), fmt::join(choices, ", "));
+}
+
+// What TOML takes for a key without quotes.
+bool is_bare_key(std::string_view key) {
+  constexpr std::string_view kAllowed =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+  return !key.empty() && key.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
+void check_division(const Recipe& recipe) {
+  const int64_t batch = recipe.train.batch;
+  const int64_t shards = shards_of(recipe);
+  if (batch % shards != 0)
+    throw BadInput(
+        "train.shards = {}: train.batch = {} cannot be cut into so many equal parts; take a "
+        "divisor of {}",
+        shards, batch, batch);
+  if (batch / shards % recipe.train.accumulate != 0)
+    throw BadInput(
+        "train.accumulate = {}: a shard has {} samples (train.batch = {} in {} shards), which "
+        "cannot be cut into so many equal pieces; take a divisor of {}, or a batch that is a "
+        "multiple of {}",
+        recipe.train.accumulate, batch / shards, batch, shards, batch / shards, slices_of(recipe));
+}
+
+}  // namespace
+
+void check(const Key& key, std::string_view origin) {
+  const auto look = [&]<typename T>(T* target) {
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>)
+      check_range(key, static_cast<double>(*target), origin);
+    else if constexpr (std::is_same_v<T, std::vector<double>>)
+      check_list(key, *target, origin);
+    else if constexpr (std::is_same_v<T, std::string>)
+      check_text(key, *target, origin);
+  };
+  std::visit(look, key.target);
+}
+
+void check_option(const OptionTable& table, std::string_view key, const TomlValue& value,
+                  std::string_view origin) {
+  if (!is_bare_key(key))
+    throw BadInput("{}'{}' in [{}]: expected a key of letters, digits, _ and -", origin, key,
+                   table.name);
+  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !is_utf8(*text))
+    throw BadInput("{}{}.{} = {}: is not UTF-8, so a recipe cannot hold it", origin, table.name,
+                   key, toml_text(value));
+}
+
+void validate(const Recipe& recipe) {
+  Recipe copy = recipe;
+  for (const Key& key : keys(copy)) check(key, "");
+  for (const OptionTable& table : option_tables(copy))
+    for (const auto& [key, value] : table.options->values())
+      check_option(table, key, toml_value_or_text(value), "");
+  optim::schedules().at(recipe.schedule.name).check(recipe.schedule);
+  check_division(recipe);
+}
+
+void check_worker_count(const Recipe& recipe, int workers) {
+  const int64_t shards = shards_of(recipe);
+  if (workers <= shards) return;
+  throw BadInput(
+      "--workers {}: the recipe has {} shards, of which each worker needs one; set train.shards "
+      "(--shards) to a divisor of {} that is at least {}, or take fewer workers",
+      workers, shards, recipe.train.batch / recipe.train.accumulate, workers);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,226 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/nearest.h"
+#include "lockstep/error.h"
+#include "recipe/keys.h"
+
+namespace lockstep {
+namespace {
+
+// A value as it was found, which may be none that a recipe can hold.
+struct WrittenValue {
+  std::optional<TomlValue> value;
+  std::string text;
+};
+
+WrittenValue written(const toml::node& node) {
+  if (node.is_table()) return {std::nullopt, "{...}"};
+  std::ostringstream text;
+  text << toml::node_view<const toml::node>(node);
+  return {toml_value(node), text.str()};
+}
+
+WrittenValue written(TomlValue value) {
+  std::string text = toml_text(value);
+  return {std::move(value), std::move(text)};
+}
+
+constexpr const char* expected(bool*) {
+  return "true or false";
+}
+constexpr const char* expected(int64_t*) {
+  return "a whole number";
+}
+constexpr const char* expected(double*) {
+  return "a number";
+}
+constexpr const char* expected(std::string*) {
+  return "a text in quotes";
+}
+constexpr const char* expected(std::vector<double>*) {
+  return "a list of numbers, such as [80, 120]";
+}
+
+void assign(const Key& key, const WrittenValue& written, std::string_view origin) {
+  const auto take = [&]<typename T>(T* target) {
+    const TomlValue* const value = written.value ? &*written.value : nullptr;
+    if constexpr (std::is_same_v<T, double>)
+      if (const auto* whole = std::get_if<int64_t>(value)) {
+        *target = static_cast<double>(*whole);
+        return;
+      }
+    const T* const found = std::get_if<T>(value);
+    if (found == nullptr)
+      throw BadInput("{}{} = {}: expected {}", origin, key.name, written.text, expected(target));
+    *target = *found;
+  };
+  std::visit(take, key.target);
+  check(key, origin);
+}
+
+void assign_option(const OptionTable& table, std::string_view key, const WrittenValue& written,
+                   std::string_view origin) {
+  if (!written.value)
+    throw BadInput(
+        "{}{}.{} = {}: expected true or false, a finite number, a text in quotes or a list of "
+        "numbers",
+        origin, table.name, key, written.text);
+  check_option(table, key, *written.value, origin);
+  auto values = table.options->values();
+  values[std::string(key)] = toml_text(*written.value);
+  *table.options = Options(std::move(values));
+}
+
+// Everything that a recipe may say.
+struct Known {
+  explicit Known(Recipe& recipe) : keys(lockstep::keys(recipe)), tables(option_tables(recipe)) {}
+
+  const Key* key(std::string_view name) const {
+    const auto found =
+        std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return key.name == name; });
+    return found == keys.end() ? nullptr : &*found;
+  }
+  const OptionTable* table(std::string_view name) const {
+    const auto found = std::find_if(tables.begin(), tables.end(),
+                                    [&](const OptionTable& table) { return table.name == name; });
+    return found == tables.end() ? nullptr : &*found;
+  }
+  bool has_section(std::string_view name) const {
+    return std::any_of(keys.begin(), keys.end(),
+                       [&](const Key& key) { return key.section() == name; });
+  }
+
+  std::vector<Key> keys;
+  std::vector<OptionTable> tables;
+};
+
+// What is near no key may be an option.
+std::string or_an_option(std::string_view name, const std::vector<OptionTable>& tables) {
+  const std::string_view section = name.substr(0, name.find('.'));
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  std::vector<std::string> all;
+  for (const OptionTable& table : tables) {
+    if (table.section() == section)
+      return fmt::format(" (did you mean '{}.{}'? Options of {} stand in [{}])", table.name, last,
+                         table.of, table.name);
+    all.push_back(fmt::format("of {} in [{}]", table.of, table.name));
+  }
+  return fmt::format("; options stand in tables of their own: {}", fmt::join(all, ", "));
+}
+
+// With the nearest key; one that differs only in its section is nearest of all.
+std::string unknown_key(std::string_view name, const Known& known) {
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  std::vector<std::string> names;
+  for (const Key& key : known.keys) {
+    names.emplace_back(key.name);
+    if (key.last() == last)
+      return fmt::format("unknown key '{}' (did you mean '{}'?)", name, key.name);
+  }
+  const std::string nearest = did_you_mean(name, names);
+  return fmt::format("unknown key '{}'{}", name,
+                     nearest.empty() ? or_an_option(name, known.tables) : nearest);
+}
+
+std::string unknown_section(std::string_view name, const Known& known) {
+  std::vector<std::string> sections;
+  for (const Key& key : known.keys) sections.emplace_back(key.section());
+  return fmt::format("unknown section [{}]{}", name, did_you_mean(name, sections));
+}
+
+std::string position(const std::filesystem::path& path, const toml::source_region& source) {
+  return fmt::format("{}:{}: ", path.string(), source.begin.line);
+}
+
+// A recipe that is not there may be one that is nearly there.
+void require_recipe_file(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path))
+    throw BadInput(
+        "{}: is a folder; a recipe is a TOML file (your own data is given as --data "
+        "npy:{} or folder:{})",
+        path.string(), path.string(), path.string());
+  if (std::filesystem::is_regular_file(path)) return;
+  if (std::filesystem::exists(path)) throw BadInput("{}: is not a regular file", path.string());
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  std::vector<std::string> names;
+  if (std::filesystem::is_directory(folder))
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      names.push_back(entry.path().filename().string());
+  throw BadInput("{}: there is no such file{}", path.string(),
+                 did_you_mean(path.filename().string(), names));
+}
+
+toml::table parse_file(const std::filesystem::path& path) {
+  require_recipe_file(path);
+  const std::string text = read_file(path);
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    throw BadInput(
+        "{}{}; text stands in quotes (name = \"mlp\"), numbers have a point (0.05), "
+        "switches are true or false",
+        position(path, error.source()), error.description());
+  }
+}
+
+void read_options(const OptionTable& table, const toml::node& node,
+                  const std::filesystem::path& path) {
+  if (!node.is_table())
+    throw BadInput("{}{} = {}: expected a section [{}] with an option on each line",
+                   position(path, node.source()), table.name, written(node).text, table.name);
+  for (const auto& [key, value] : *node.as_table())
+    assign_option(table, key.str(), written(value), position(path, value.source()));
+}
+
+}  // namespace
+
+Recipe read_recipe(const std::filesystem::path& path) {
+  const toml::table file = parse_file(path);
+  Recipe recipe;
+  const Known known(recipe);
+  for (const auto& [section_name, section] : file) {
+    if (!section.is_table())
+      throw BadInput("{}'{}' stands outside a section; {}", position(path, section.source()),
+                     section_name.str(), unknown_key(section_name.str(), known));
+    if (!known.has_section(section_name.str()))
+      throw BadInput("{}{}", position(path, section.source()),
+                     unknown_section(section_name.str(), known));
+    for (const auto& [key_name, node] : *section.as_table()) {
+      const std::string name = fmt::format("{}.{}", section_name.str(), key_name.str());
+      const std::string origin = position(path, node.source());
+      if (const Key* key = known.key(name))
+        assign(*key, written(node), origin);
+      else if (const OptionTable* table = known.table(name))
+        read_options(*table, node, path);
+      else
+        throw BadInput("{}{}", origin, unknown_key(name, known));
+    }
+  }
+  return recipe;
+}
+
+// Texts go without quotes here, as a shell hands them over.
+void set(Recipe& recipe, std::string_view name, std::string_view value) {
+  const Known known(recipe);
+  if (const Key* key = known.key(name)) {
+    const bool is_text = std::holds_alternative<std::string*>(key->target);
+    assign(*key, written(is_text ? TomlValue(std::string(value)) : toml_value_or_text(value)), "");
+    return;
+  }
+  const size_t dot = std::min(name.find('.', name.find('.') + 1), name.size());
+  const OptionTable* const table = known.table(name.substr(0, dot));
+  if (table == nullptr) throw BadInput("{}", unknown_key(name, known));
+  if (dot == name.size())
+    throw BadInput("'{}' is a section; set an option of it, such as {}.width=64", name, name);
+  assign_option(*table, name.substr(dot + 1), written(toml_value_or_text(value)), "");
+}
+
+}  // namespace lockstep

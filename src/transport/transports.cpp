@@ -1,0 +1,22 @@
+#include "transport/transports.h"
+
+#include "transport/mpi.h"
+
+namespace lockstep::transport {
+
+Table<TransportRow>& transports() {
+  static Table<TransportRow> table("transport");
+  return table;
+}
+
+namespace {
+
+// Here, since the build chooses the file behind it: MPI, or one that says there is none.
+const bool mpi_added = transports().add(
+    {"mpi", "any MPI, started by its mpirun or by srun", TransportRow::Meeting::mpi,
+     [](Rendezvous& rendezvous, const TransportOptions& options) {
+       return connect_mpi(rendezvous, {.connect_seconds = options.connect_seconds});
+     }});
+
+}  // namespace
+}  // namespace lockstep::transport
