@@ -23,7 +23,7 @@ std::string describe(const Fields& fields) {
   for (size_t i = 0; i < fields.count(); ++i)
     text += fmt::format("{} {} {} [{}] [{}]\n", i < fields.inputs.size() ? "input" : "target",
                         fields[i].name, name_of(fields[i].type), fmt::join(fields[i].shape, " "),
-                        fmt::join(fields[i].categories, ","));
+                        fmt::join(fields[i].categories, "\n"));
   return text;
 }
 
@@ -172,7 +172,9 @@ void check_dataset(const Dataset& dataset, const std::string& split) {
   for (size_t i = 0; i < fields.count(); ++i) {
     if (!names.insert(fields[i].name).second)
       throw BadInput("data: the {} split has two fields named '{}'", split, fields[i].name);
-    const auto count = checked_elements(fields[i].shape);
+    Shape bytes = fields[i].shape;
+    bytes.push_back(static_cast<int64_t>(lockstep::bytes_of(fields[i].type)));
+    const auto count = checked_elements(bytes);
     if (!count || *count < 1)
       throw BadInput(
           "data: field '{}' of the {} split has the shape {}: expected dimensions of 1 "

@@ -64,9 +64,12 @@ Splits load_dataset(const std::string& name, const Options& options) {
   const size_t colon = name.find(':');
   const DatasetRow& row = row_named(name.substr(0, colon), name);
   const std::string argument = colon == std::string::npos ? "" : name.substr(colon + 1);
-  Splits splits = row.make({.argument = argument, .options = options});
+  if (colon != std::string::npos && argument.empty() && row.argument.empty())
+    throw BadInput("data '{}': nothing stands after the colon; leave it out", name);
+  const DatasetOptions given{.argument = argument, .options = options};
+  Splits splits = row.make(given);
   if (!splits.train) throw BadInput("data '{}': its maker returned no training split", name);
-  options.refuse_unknown(fmt::format("data set '{}'", row.name));
+  given.options.refuse_unknown(fmt::format("data set '{}'", row.name));
   check_dataset(*splits.train, "training");
   if (splits.test) {
     check_dataset(*splits.test, "test");

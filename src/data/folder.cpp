@@ -108,6 +108,13 @@ void write_planes(const Image& image, const Shape& shape, std::span<uint8_t> to)
   }
 }
 
+uintmax_t size_of(const fs::path& file) {
+  std::error_code failure;
+  const uintmax_t size = fs::file_size(file, failure);
+  if (failure) throw BadInput("{}: cannot be read: {}", file.string(), failure.message());
+  return size;
+}
+
 class FolderDataset final : public Dataset {
  public:
   FolderDataset(Listing listing, Shape shape, int64_t image_size)
@@ -135,9 +142,11 @@ class FolderDataset final : public Dataset {
   std::string digest() const override {
     constexpr int64_t kFiles = 65'536;
     Digest digest(Digest::Kind::sha256);
+    digest.add(to_string(fields_.inputs[0].shape) + "\n");
+    for (const std::string& name : fields_.targets[0].categories) digest.add(name + "\n");
     for (const LabelledImage& one : images_)
-      digest.add(fmt::format("{} {} {}\n", one.file.filename().string(), one.label,
-                             fs::file_size(one.file)));
+      digest.add(
+          fmt::format("{} {} {}\n", one.file.filename().string(), one.label, size_of(one.file)));
     for (const int64_t sample : spread_samples(*this, kFiles))
       digest.add(digest_file(Digest::Kind::sha256, images_[static_cast<size_t>(sample)].file));
     return digest.hex();

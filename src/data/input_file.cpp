@@ -20,7 +20,6 @@ namespace {
 constexpr int64_t kGzipAtMost = 1032;
 // Data sets up to this size are safe in memory from whoever changes the file.
 constexpr int64_t kReadAtMost = int64_t{1} << 30;
-constexpr size_t kPiece = size_t{1} << 20;
 
 }  // namespace
 
@@ -121,7 +120,7 @@ HeldBytes InputFile::take_rest(int64_t bytes) {
 std::string md5_of_contents(const std::filesystem::path& path) {
   InputFile file(path);
   Digest digest(Digest::Kind::md5);
-  std::vector<std::byte> piece(kPiece);
+  std::vector<std::byte> piece(size_t{1} << 20);
   while (const size_t got = file.read_some(piece)) digest.add(std::span(piece).first(got));
   return digest.hex();
 }

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -22,8 +22,10 @@ struct NpyType {
   const char* name;
   bool is_whole;
   void (*to_floats)(const std::byte* from, std::span<float> to);
-  /// For whole numbers; those that do not fit become the largest.
-  int64_t (*to_label)(const std::byte* from);
+  /// For whole numbers; nothing where it is none of a class.
+  std::optional<int64_t> (*to_label)(const std::byte* from);
+  /// For messages.
+  std::string (*to_text)(const std::byte* from);
 };
 
 namespace {
@@ -66,19 +68,24 @@ void to_floats(const std::byte* from, std::span<float> to) {
 }
 
 template <typename Element>
-int64_t to_label(const std::byte* from) {
+std::optional<int64_t> to_label(const std::byte* from) {
   const auto element = element_at<Element>(from);
-  return std::cmp_less(element, std::numeric_limits<int64_t>::max())
-             ? static_cast<int64_t>(element)
-             : std::numeric_limits<int64_t>::max();
+  if (std::cmp_less(element, 0) || std::cmp_greater_equal(element, kMostClasses))
+    return std::nullopt;
+  return static_cast<int64_t>(element);
+}
+
+template <typename Element>
+std::string to_text(const std::byte* from) {
+  return fmt::format("{}", element_at<Element>(from));
 }
 
 template <typename Element>
 constexpr NpyType number(const char* name) {
   if constexpr (std::is_integral_v<Element>)
-    return {name, true, to_floats<Element>, to_label<Element>};
+    return {name, true, to_floats<Element>, to_label<Element>, to_text<Element>};
   else
-    return {name, false, to_floats<Element>, nullptr};
+    return {name, false, to_floats<Element>, nullptr, nullptr};
 }
 
 constexpr NpyType kTypes[] = {
@@ -147,14 +154,14 @@ std::vector<int64_t> NpyArray::labels() const {
         path_.string(), samples_, to_string(shape_));
   std::vector<int64_t> labels(static_cast<size_t>(samples_));
   for (int64_t i = 0; i < samples_; ++i) {
-    const int64_t label = type_->to_label(place(i));
-    if (label < 0 || label >= kMostClasses)
+    const std::optional<int64_t> label = type_->to_label(place(i));
+    if (!label)
       throw BadInput(
           "{}: label {} of sample {}: expected classes numbered from 0 to at most {}; number them "
           "with np.unique(y, return_inverse=True)[1], or set data.options.targets = \"numbers\" "
           "where they are quantities",
-          path_.string(), label, i, kMostClasses - 1);
-    labels[static_cast<size_t>(i)] = label;
+          path_.string(), type_->to_text(place(i)), i, kMostClasses - 1);
+    labels[static_cast<size_t>(i)] = *label;
   }
   return labels;
 }

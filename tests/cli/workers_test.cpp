@@ -84,7 +84,7 @@ TEST_F(Workers, ThatALauncherStartedGoOnWithARunToo) {
 TEST_F(Workers, AreRefusedWhereThereAreMoreThanShards) {
   const CommandResult outcome = lockstep_command(train("many", {"--workers", "7"}));
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.err.find("7 workers for 6 shards"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("--workers 7: the recipe has 6 shards"), std::string::npos) << outcome.err;
 }
 
 size_t count_of(const std::string& part, const std::string& text) {
@@ -120,7 +120,7 @@ bool comes_to_say(const Child& child, const std::string& text) {
 
 TEST_F(Workers, AreToldOnceWhatIsWrongForAllOfThem) {
   const CommandResult shards = lockstep_command(train("many", {"--workers", "7"}));
-  EXPECT_EQ(count_of("7 workers for 6 shards", shards.err), 1U) << shards.err;
+  EXPECT_EQ(count_of("--workers 7: the recipe has 6 shards", shards.err), 1U) << shards.err;
   EXPECT_TRUE(has(shards.err, "--shards")) << shards.err;
   const CommandResult batch =
       lockstep_command(train("large", {"--workers", "2", "--set", "train.batch=600"}));

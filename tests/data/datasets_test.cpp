@@ -159,23 +159,31 @@ TEST(LoadDataset, LoadsNpyAndImageFolders) {
 }
 
 TEST(LoadDataset, GivesTheMakerItsOptions) {
-  const Options options(std::map<std::string, std::string>{{"size", "5"}, {"width", "7"}});
-  const Splits splits = load_dataset("test-sized", options);
+  const Splits splits = load_dataset("test-sized", {{"size", "5"}, {"width", "7"}});
   EXPECT_EQ(splits.train->size(), 5);
   EXPECT_EQ(splits.train->fields().inputs.at(0).shape, (Shape{7}));
   EXPECT_EQ(splits.test, nullptr);
 }
 
 TEST(LoadDataset, SuggestsTheNearestOption) {
-  expect_bad_input([] { load_dataset("test-sized", one_option("siez", "5")); },
-                   {"data set 'test-sized'", "'siez'", "did you mean 'size'?", "size, width"});
-  expect_bad_input([] { load_dataset("test-sized", one_option("size", "many")); },
-                   {"size", "many", "whole number"});
+  expect_bad_input(
+      [] {
+        load_dataset("test-sized", {{"siez", "5"}});
+      },
+      {"data set 'test-sized'", "'siez'", "did you mean 'size'?", "size, width"});
+  expect_bad_input(
+      [] {
+        load_dataset("test-sized", {{"size", "many"}});
+      },
+      {"size", "many", "whole number"});
 }
 
 TEST(LoadDataset, RefusesOptionsWhereNoneAreTaken) {
-  expect_bad_input([] { load_dataset("test-unlike", one_option("layout", "channels_last")); },
-                   {"data set 'test-unlike'", "no options", "'layout'"});
+  expect_bad_input(
+      [] {
+        load_dataset("test-unlike", {{"layout", "channels_last"}});
+      },
+      {"data set 'test-unlike'", "no options", "'layout'"});
 }
 
 TEST(LoadDataset, RefusesSplitsThatDiffer) {
@@ -190,10 +198,16 @@ TEST(LoadDataset, RefusesSplitsThatDiffer) {
 
 TEST(LoadDataset, ChecksBothSplits) {
   expect_bad_input([] { load_dataset("test-unlike:no sample", {}); }, {"test split has 0 samples"});
-  expect_bad_input([] { load_dataset("test-sized", one_option("size", "0")); },
-                   {"training split has 0 samples"});
-  expect_bad_input([] { load_dataset("test-sized", one_option("width", "0")); },
-                   {"field 'x' of the training split"});
+  expect_bad_input(
+      [] {
+        load_dataset("test-sized", {{"size", "0"}});
+      },
+      {"training split has 0 samples"});
+  expect_bad_input(
+      [] {
+        load_dataset("test-sized", {{"width", "0"}});
+      },
+      {"field 'x' of the training split"});
 }
 
 TEST(LoadDataset, RefusesAMakerThatReturnsNothing) {

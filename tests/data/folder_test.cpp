@@ -20,7 +20,7 @@ Splits load_images(const TemporaryFolder& folder, int64_t image_size = 0) {
   DataOptions options;
   options.name = "folder:" + folder.path().string();
   options.test_fraction = 0.5;
-  if (image_size != 0) options.options = one_option("image_size", std::to_string(image_size));
+  if (image_size != 0) options.options = {{"image_size", std::to_string(image_size)}};
   return load_splits(options);
 }
 
@@ -150,7 +150,7 @@ TEST(Folder, RefusesAnImageSizeThatIsNoNumber) {
   const TemporaryFolder folder;
   write_png(folder / "a/1.png", flat_image(2, 2, {1}));
   DataOptions options{.name = "folder:" + folder.path().string()};
-  options.options = one_option("image_size", "large");
+  options.options = {{"image_size", "large"}};
   expect_bad_input([&] { load_splits(options); }, {"image_size", "large", "whole number"});
 }
 
@@ -211,6 +211,13 @@ TEST(LargeFolder, HasADigestOfItsFiles) {
   std::filesystem::remove(large.image("a", 64));
   std::filesystem::copy_file(large.folder / "test/a/1.png", large.image("a", 64));
   EXPECT_NE(load_images(large.folder).train->digest(), digest);
+}
+
+TEST(LargeFolder, NamesAnImageThatIsGoneWhenTheDigestIsTaken) {
+  const LargeFolder large("a");
+  const auto train = load_images(large.folder).train;
+  std::filesystem::remove(large.image("a", 3));
+  expect_bad_input([&] { train->digest(); }, {large.image("a", 3).string()});
 }
 
 TEST(LargeFolder, HasADigestThatDiffersByClassName) {

@@ -1,3 +1,4 @@
+#include <fstream>
 #include <limits>
 
 #include "data/datasets.h"
@@ -24,7 +25,7 @@ struct NpyFolder {
   void x_test(const std::string& contents) const { files.write("x_test.npy", contents); }
   void y_test(const std::string& contents) const { files.write("y_test.npy", contents); }
   void option(const std::string& key, const std::string& value) {
-    options.options = one_option(key, value);
+    options.options = {{key, value}};
   }
   Splits load() const { return load_splits(options); }
 
@@ -76,14 +77,27 @@ TEST(NpyFolder, TakesOneNumberASampleAsARowOfOne) {
   EXPECT_EQ(read_field<float>(*dataset, 0), (std::vector<float>{1, 2, 3, 4}));
 }
 
-TEST(NpyFolder, ReadsAFileLargerThanOneGibibyte) {
+TEST(NpyFolder, ReadsSamplesOfAFileLargerThanOneGibibyte) {
   const NpyFolder folder;
-  const std::string header = npy("|u1", {4, 300, 1024, 1024}, "");
+  const std::string header = npy("|u1", {1200, 1024, 1024}, "");
   folder.x(header);
-  std::filesystem::resize_file(folder.files / "x.npy", header.size() + (int64_t{1200} << 20));
+  std::filesystem::resize_file(folder.files / "x.npy", header.size() + (size_t{1200} << 20));
+  std::fstream(folder.files / "x.npy", std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(-3, std::ios::end)
+      << "end";
+  folder.y(npy("|u1", {1200}, std::string(1199, '\0') + '\1'));
+  const Splits splits = folder.load();
+  EXPECT_EQ(splits.train->size(), 900);
   const auto dataset = folder.load_all();
-  EXPECT_EQ(dataset->size(), 4);
-  EXPECT_EQ(dataset->fields().inputs.at(0), (Field{"x", Type::u8, {300, 1024, 1024}}));
+  ASSERT_EQ(dataset->size(), 1200);
+  EXPECT_EQ(dataset->fields().inputs.at(0), (Field{"x", Type::u8, {1024, 1024}}));
+  const SampleRoom room(dataset->fields());
+  write_sample(*dataset, 0, 0, room.memory());
+  EXPECT_EQ(room[0].back(), std::byte{0});
+  EXPECT_EQ(room[1].front(), std::byte{0});
+  write_sample(*dataset, 1199, 0, room.memory());
+  EXPECT_EQ(room[0].back(), std::byte{'d'});
+  EXPECT_EQ(room[1].front(), std::byte{1});
 }
 
 TEST(NpyFolder, NamesTheSampleThatHasNoFiniteNumber) {

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -108,10 +107,6 @@ std::vector<T> batch_field(const LoadedBatch& batch, size_t field) {
   std::vector<T> values(bytes.size() / sizeof(T));
   if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
-}
-
-inline Options one_option(const std::string& key, const std::string& value) {
-  return Options(std::map<std::string, std::string>{{key, value}});
 }
 
 }  // namespace lockstep::data

@@ -330,7 +330,7 @@ def a_wrong_world_size_is_refused(lockstep):
 def two_workers_of_one_rank_are_refused(lockstep):
     processes = start_by_hand([{"RANK": rank, "WORLD_SIZE": "3"} for rank in "011"], bench(lockstep))
     both = [f"rank 1 ({HOST}, pid {process.pid})" for process in processes[1:]]
-    all_refuse(processes, "two workers say they are rank 1: ", *both)
+    all_refuse(processes, "two workers have rank 1: ", *both)
 
 
 def a_rank_that_does_not_come_is_named(lockstep):

@@ -26,8 +26,8 @@ void append(std::ofstream& file, std::span<const std::byte> bytes) {
              static_cast<std::streamsize>(bytes.size()));
 }
 
-void run(World world, const std::string& name, const std::string& data_name, int64_t steps,
-         int64_t batch, const std::filesystem::path& folder) {
+void train_steps(World world, const std::string& name, const std::string& data_name, int64_t steps,
+                 int64_t batch, const std::filesystem::path& folder) {
   const auto data = data::load_training_data({.name = data_name}, batch * world.size(), 1);
   const Fields& fields = data->splits.train->fields();
   const auto classes = static_cast<int64_t>(fields.targets[0].categories.size());
@@ -71,6 +71,6 @@ void run(World world, const std::string& name, const std::string& data_name, int
 int main(int argc, char** argv) {
   auto world = lockstep::init(argc, argv);
   at::set_num_threads(1);
-  run(world, argv[1], argv[2], std::stoll(argv[3]), std::stoll(argv[4]), argv[5]);
+  train_steps(world, argv[1], argv[2], std::stoll(argv[3]), std::stoll(argv[4]), argv[5]);
   return 0;
 }
