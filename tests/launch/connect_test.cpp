@@ -10,7 +10,7 @@ namespace {
 
 TEST(Connect, RefusesATransportThatDoesNotExistAndSuggestsTheNearest) {
   expect_bad_input([] { connect({}, {.transport = "tpc"}); }, {"'tpc'", "did you mean 'tcp'?"});
-  expect_bad_input([] { connect({}, {.transport = ""}); }, {"shm, tcp, mpi, hybrid"});
+  expect_bad_input([] { connect({}, {.transport = ""}); }, {"hybrid, hybrid-mpi, mpi, shm, tcp"});
 }
 
 TEST(Connect, ConnectsTheWorkersOfAJobByAnyTransportThatNeedsNoLauncher) {
