@@ -33,7 +33,7 @@ void tell(const std::string& message) {
 }
 
 // Everything that a worker needs, loaded once: workers that are forked share it.
-struct Ready {
+struct PreparedJob {
   TrainingJob job;
   const train::TrainerLibrary* library;
   std::shared_ptr<const data::TrainingData> data;
@@ -86,7 +86,7 @@ void check(TrainingJob& job, int workers) {
         "none may come or go; leave --elastic out");
 }
 
-Ready make_ready(TrainingJob job) {
+PreparedJob prepare(TrainingJob job) {
   // Both take a while: the one in a thread while the other is done here. Plugins need the library.
   auto loading = load_trainer();
   const train::TrainerLibrary* library = nullptr;
@@ -103,7 +103,7 @@ Ready make_ready(TrainingJob job) {
   return {std::move(job), library, std::move(data), std::move(folder)};
 }
 
-train::WorkerTask task_of(const Ready& ready, const launch::Job& mine) {
+train::WorkerTask task_of(const PreparedJob& ready, const launch::Job& mine) {
   const TrainingJob& job = ready.job;
   train::WorkerTask task{
       .recipe = job.recipe,
@@ -122,44 +122,23 @@ train::WorkerTask task_of(const Ready& ready, const launch::Job& mine) {
   return task;
 }
 
-JobResult result_of(Outcome outcome, const train::WorkerTask& task) {
-  if (outcome.kind == Outcome::Kind::dismissed) return {outcome.exit_code};
-  const int code = outcome.kind == Outcome::Kind::ended ? 0 : launch::stop_exit_code();
-  // In an elastic job any worker may be rank 0 at the end: the launcher shows what it came to.
-  if (task.membership || task.job.rank != 0) return {code};
-  return {code, std::move(outcome)};
+// What this process is in the job: a worker with a task, or a launcher whose workers have ended.
+struct Part {
+  std::optional<train::WorkerTask> task = {};
+  JobResult result = {};  ///< the launcher's; a worker's says only whether it was forked
+};
+
+Part as_forked_worker(train::WorkerTask task) {
+  return {std::move(task), {.process = JobResult::Process::forked_worker}};
 }
 
-JobResult work(const Ready& ready, const train::WorkerTask& task) {
-  try {
-    return result_of(ready.library->train_as_worker(task), task);
-  } catch (const net::Interrupted& error) {
-    tell(error.what());
-    return {launch::stop_exit_code()};
-  }
-}
-
-JobResult as_worker(JobResult result) {
-  result.process = JobResult::Process::forked_worker;
-  return result;
-}
-
-// As a worker that no launcher of ours watches: failures are told here.
-JobResult work_alone(const Ready& ready, const launch::Job& mine) {
+// A worker that no launcher of ours watches.
+Part become_worker(const PreparedJob& ready, const launch::Job& mine) {
   launch::stop_on_signals();
-  try {
-    return work(ready, task_of(ready, mine));
-  } catch (const Error& error) {
-    tell(error.what());
-    tell_failure(ready.folder->path(), error.what());
-    return {error.exit_code()};
-  } catch (const std::exception& error) {
-    tell_failure(ready.folder->path(), error.what());
-    throw;
-  }
+  return {task_of(ready, mine)};
 }
 
-JobResult work_with_others(const Ready& ready) {
+Part start_workers(const PreparedJob& ready) {
   const std::vector<launch::Job> jobs = launch::jobs_here(ready.job.placement);
   const int first = jobs.front().rank;
   const launch::StartedWorkers started =
@@ -168,17 +147,17 @@ JobResult work_with_others(const Ready& ready) {
                              .prefixed = launch::Prefixed::others});
   if (started.rank) {
     launch::stop_on_signals();
-    return as_worker(work(ready, task_of(ready, jobs[static_cast<size_t>(*started.rank - first)])));
+    return as_forked_worker(task_of(ready, jobs[static_cast<size_t>(*started.rank - first)]));
   }
   if (const launch::Ending* const failure = launch::first_failure(started.endings)) {
     tell(failure->text());
     tell_failure(ready.folder->path(), failure->text());
   }
-  return {launch::exit_code_of(started.endings)};
+  return {.result = {launch::exit_code_of(started.endings)}};
 }
 
 // What joins later must be what began: the same recipe, data, way to add up, and program.
-Facts elastic_facts(const Ready& ready) {
+Facts elastic_facts(const PreparedJob& ready) {
   Facts facts = result_values(ready.job.recipe);
   facts.emplace_back("data of digest", ready.data->digest);
   facts.emplace_back("--transport", ready.job.transport);
@@ -189,7 +168,7 @@ Facts elastic_facts(const Ready& ready) {
 }
 
 // Any worker may be the one that writes the run's events: what it came to is read from them.
-JobResult result_of_elastic(const Ready& ready, const ElasticJob& elastic,
+JobResult result_of_elastic(const PreparedJob& ready, const ElasticJob& elastic,
                             const launch::ElasticEnding& ending) {
   const std::string out = ready.folder->path();
   if (!out.empty()) run::remove_control(out);
@@ -205,7 +184,7 @@ JobResult result_of_elastic(const Ready& ready, const ElasticJob& elastic,
   return result;
 }
 
-JobResult work_elastically(const Ready& ready) {
+Part start_elastic_workers(const PreparedJob& ready) {
   ElasticJob elastic = elastic_job(ready.job);
   elastic.facts = elastic_facts(ready);
   const launch::Job address = coordinator_address(elastic);
@@ -219,13 +198,25 @@ JobResult work_elastically(const Ready& ready) {
     if (!ready.folder->path().empty()) run::remove_control(ready.folder->path());
     throw;
   }
-  if (!started.place) return result_of_elastic(ready, elastic, started.ending);
+  if (!started.place) return {.result = result_of_elastic(ready, elastic, started.ending)};
   if (!elastic.leads()) launch::stop_on_signals();
   launch::Job mine = address;
   mine.local_rank = *started.place;
   train::WorkerTask task = task_of(ready, mine);
   task.membership = member_options(elastic, address);
-  return as_worker(work(ready, task));
+  return as_forked_worker(std::move(task));
+}
+
+JobResult result_of(Outcome outcome, const Part& part) {
+  JobResult result = part.result;
+  if (outcome.kind == Outcome::Kind::dismissed) {
+    result.exit_code = outcome.exit_code;
+    return result;
+  }
+  result.exit_code = outcome.kind == Outcome::Kind::ended ? 0 : launch::stop_exit_code();
+  // In an elastic job any worker may be rank 0 at the end: the launcher shows what it came to.
+  if (!part.task->membership && part.task->job.rank == 0) result.outcome = std::move(outcome);
+  return result;
 }
 
 }  // namespace
@@ -234,10 +225,27 @@ JobResult run_training(TrainingJob job) {
   const std::optional<launch::Job> launched = launch::job_from_environment();
   const int workers = world_size(job, launched);
   check(job, workers);
-  const Ready ready = make_ready(std::move(job));
-  if (ready.job.elastic.asked()) return work_elastically(ready);
-  if (!launched && workers > 1) return work_with_others(ready);
-  return work_alone(ready, launched.value_or(launch::Job{.launcher = "nobody"}));
+  const PreparedJob ready = prepare(std::move(job));
+  Part part = ready.job.elastic.asked() ? start_elastic_workers(ready)
+              : !launched && workers > 1
+                  ? start_workers(ready)
+                  : become_worker(ready, launched.value_or(launch::Job{.launcher = "nobody"}));
+  if (!part.task) return part.result;
+  try {
+    return result_of(ready.library->train_as_worker(*part.task), part);
+  } catch (const net::Interrupted& error) {
+    tell(error.what());
+    part.result.exit_code = launch::stop_exit_code();
+    return part.result;
+  } catch (const std::exception& error) {
+    // The launcher of a forked worker tells why it has failed.
+    if (part.result.process == JobResult::Process::forked_worker) throw;
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    if (known != nullptr) tell(known->what());
+    tell_failure(ready.folder->path(), error.what());
+    if (known == nullptr) throw;
+    return {known->exit_code()};
+  }
 }
 
 void tell_how_to_resume(const std::string& out) {
