@@ -52,7 +52,7 @@ struct BenchFlags {
 };
 
 // What a process is to do, all checked.
-struct Task {
+struct BenchTask {
   Collective collective;
   std::vector<std::string> algorithms;  // names, or "auto"
   std::vector<int64_t> sizes;
@@ -81,8 +81,8 @@ std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective colle
   return names;
 }
 
-Task task_of(const BenchFlags& flags) {
-  Task task{.collective = collective::parse_collective(flags.operation)};
+BenchTask task_of(const BenchFlags& flags) {
+  BenchTask task{.collective = collective::parse_collective(flags.operation)};
   task.algorithms = algorithms_of(flags, task.collective);
   const auto element = static_cast<int64_t>(bytes_of(parse_type(flags.type)));
   parse_operation(flags.redop);
@@ -117,7 +117,7 @@ void print_head(const BenchFlags& flags, const Communicator& group) {
       "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "limit", "", "(us)");
 }
 
-void print_row(const BenchFlags& flags, const Task& task, const std::string& algorithm,
+void print_row(const BenchFlags& flags, const BenchTask& task, const std::string& algorithm,
                int64_t bytes, int world, const BenchmarkResult& result,
                std::optional<double> predicted) {
   const double bandwidth = static_cast<double>(bytes) / result.seconds * 1e-9;
@@ -153,7 +153,7 @@ std::optional<sim::Network> measure_network(Communicator& group, const BenchFlag
   return network;
 }
 
-std::optional<double> predict(const std::optional<sim::Network>& network, const Task& task,
+std::optional<double> predict(const std::optional<sim::Network>& network, const BenchTask& task,
                               Algorithm algorithm, int world, int64_t bytes) {
   const bool possible =
       network && task.collective == Collective::all_reduce && !algorithm.is_engine();
@@ -175,7 +175,7 @@ Facts facts_of(const BenchFlags& flags) {
           {"--check", fmt::format("{}", flags.check)}};
 }
 
-int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
+int work(const BenchFlags& flags, const BenchTask& task, const launch::Job& job) {
   Communicator group(launch::connect(job, {.transport = flags.transport,
                                            .streams = flags.streams,
                                            .silence_seconds = flags.silence,
@@ -228,7 +228,7 @@ std::string transport_of(const BenchFlags& flags, const std::optional<launch::Jo
 int bench(BenchFlags flags) {
   const auto job = launch::job_from_environment();
   flags.transport = transport_of(flags, job);
-  const Task task = task_of(flags);
+  const BenchTask task = task_of(flags);
   if (job && flags.workers && *flags.workers != job->world)
     throw BadInput("-n {}: {} says that there are {} workers; leave -n out", *flags.workers,
                    job->launcher, job->world);

@@ -68,7 +68,8 @@ class TrainCommand final : public Command {
 int TrainCommand::run() {
   const ResultFormat format = flags_.json ? ResultFormat::json : ResultFormat::text;
   const bool writes = writes_folder(flags_);
-  RequestedRecipe asked = requested_recipe(flags_, writes ? Record::here : Record::elsewhere);
+  RequestedRecipe asked =
+      requested_recipe(flags_, writes ? FolderAccess::here : FolderAccess::elsewhere);
   if (flags_.print_recipe) {
     fmt::print("{}", to_toml(asked.recipe));
     return 0;

@@ -73,14 +73,14 @@ std::vector<std::string> differences_from_record(const Recipe& asked, const fs::
 
 }  // namespace
 
-RequestedRecipe requested_recipe(const TrainFlags& flags, Record record) {
+RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
   if (!flags.resume) return {recipe_from(flags, {})};
   if (!flags.out) throw BadInput("--resume: say which run with --out DIR");
   const fs::path out = *flags.out;
-  if (record == Record::elsewhere && !fs::exists(out / "recipe.toml"))
+  if (record == FolderAccess::elsewhere && !fs::exists(out / "recipe.toml"))
     return {recipe_from(flags, {})};
-  const Recipe used = read_recipe(record == Record::here ? run::RunFolder::open(out).recipe()
-                                                         : out / "recipe.toml");
+  const Recipe used = read_recipe(record == FolderAccess::here ? run::RunFolder::open(out).recipe()
+                                                               : out / "recipe.toml");
   const Recipe asked = recipe_from(flags, used);
   std::vector<std::string> different = differences_from_record(asked, out);
   if (!different.empty() && !flags.force)

@@ -123,22 +123,22 @@ train::WorkerTask task_of(const PreparedJob& ready, const launch::Job& mine) {
 }
 
 // What this process is in the job: a worker with a task, or a launcher whose workers have ended.
-struct Part {
+struct Role {
   std::optional<train::WorkerTask> task = {};
   JobResult result = {};  ///< the launcher's; a worker's says only whether it was forked
 };
 
-Part as_forked_worker(train::WorkerTask task) {
+Role as_forked_worker(train::WorkerTask task) {
   return {std::move(task), {.process = JobResult::Process::forked_worker}};
 }
 
 // A worker that no launcher of ours watches.
-Part become_worker(const PreparedJob& ready, const launch::Job& mine) {
+Role become_worker(const PreparedJob& ready, const launch::Job& mine) {
   launch::stop_on_signals();
   return {task_of(ready, mine)};
 }
 
-Part start_workers(const PreparedJob& ready) {
+Role start_workers(const PreparedJob& ready) {
   const std::vector<launch::Job> jobs = launch::jobs_here(ready.job.placement);
   const int first = jobs.front().rank;
   const launch::StartedWorkers started =
@@ -184,7 +184,7 @@ JobResult result_of_elastic(const PreparedJob& ready, const ElasticJob& elastic,
   return result;
 }
 
-Part start_elastic_workers(const PreparedJob& ready) {
+Role start_elastic_workers(const PreparedJob& ready) {
   ElasticJob elastic = elastic_job(ready.job);
   elastic.facts = elastic_facts(ready);
   const launch::Job address = coordinator_address(elastic);
@@ -207,15 +207,15 @@ Part start_elastic_workers(const PreparedJob& ready) {
   return as_forked_worker(std::move(task));
 }
 
-JobResult result_of(Outcome outcome, const Part& part) {
-  JobResult result = part.result;
+JobResult result_of(Outcome outcome, const Role& role) {
+  JobResult result = role.result;
   if (outcome.kind == Outcome::Kind::dismissed) {
     result.exit_code = outcome.exit_code;
     return result;
   }
   result.exit_code = outcome.kind == Outcome::Kind::ended ? 0 : launch::stop_exit_code();
   // In an elastic job any worker may be rank 0 at the end: the launcher shows what it came to.
-  if (!part.task->membership && part.task->job.rank == 0) result.outcome = std::move(outcome);
+  if (!role.task->membership && role.task->job.rank == 0) result.outcome = std::move(outcome);
   return result;
 }
 
@@ -226,20 +226,20 @@ JobResult run_training(TrainingJob job) {
   const int workers = world_size(job, launched);
   check(job, workers);
   const PreparedJob ready = prepare(std::move(job));
-  Part part = ready.job.elastic.asked() ? start_elastic_workers(ready)
+  Role role = ready.job.elastic.asked() ? start_elastic_workers(ready)
               : !launched && workers > 1
                   ? start_workers(ready)
                   : become_worker(ready, launched.value_or(launch::Job{.launcher = "nobody"}));
-  if (!part.task) return part.result;
+  if (!role.task) return role.result;
   try {
-    return result_of(ready.library->train_as_worker(*part.task), part);
+    return result_of(ready.library->train_as_worker(*role.task), role);
   } catch (const net::Interrupted& error) {
     tell(error.what());
-    part.result.exit_code = launch::stop_exit_code();
-    return part.result;
+    role.result.exit_code = launch::stop_exit_code();
+    return role.result;
   } catch (const std::exception& error) {
     // The launcher of a forked worker tells why it has failed.
-    if (part.result.process == JobResult::Process::forked_worker) throw;
+    if (role.result.process == JobResult::Process::forked_worker) throw;
     const auto* const known = dynamic_cast<const Error*>(&error);
     if (known != nullptr) tell(known->what());
     tell_failure(ready.folder->path(), error.what());

@@ -113,12 +113,12 @@ Shards shards_for(const DdpOptions& options, const World& world) {
 }
 
 parallel::ReplicaOptions replica_options(const DdpOptions& options, const World& world) {
-  using Statistics = parallel::ReplicaOptions::Statistics;
+  using Statistics = parallel::ReplicaOptions::BufferMode;
   return {.shards = shards_for(options, world),
           .buckets = {options.first_bucket_bytes, options.bucket_bytes},
           .compress = options.compress,
           .hook = options.hook,
-          .statistics = options.shards > 0 ? Statistics::mean_over_shards : Statistics::left_alone};
+          .buffers = options.shards > 0 ? Statistics::mean_over_shards : Statistics::left_alone};
 }
 
 // It takes the mean over those who compute at the same time, which depends on their number.

@@ -25,8 +25,8 @@ constexpr size_t kRequests = 2;
 ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& shards) {
   const std::string& compress = recipe.train.compress;
   ReplicaOptions options{.shards = shards,
-                         .parameters = ReplicaOptions::Memory::flat,
-                         .statistics = ReplicaOptions::Statistics::mean_over_shards};
+                         .parameters = ReplicaOptions::ParameterMemory::flat,
+                         .buffers = ReplicaOptions::BufferMode::mean_over_shards};
   if (compress == "f16") options.compress = Compress::f16;
   if (compress == "bf16") options.compress = Compress::bf16;
   if (compress == "power_sgd")

@@ -114,10 +114,10 @@ Outcome Run::to_its_end(const Trainer::Limits& limits) {
   while (true) {
     if (point_.settled < point_.step) settle();
     if (point_.step == setup_.total_steps) return end();
-    if (step_.granted(Request::stop) || point_.step >= limits.stop_at_step) return stop();
-    if (step_.granted(Request::regroup)) return regroup();
-    if (limits.stop != nullptr && *limits.stop) step_.request(Request::stop);
-    if (limits.regroup != nullptr && *limits.regroup) step_.request(Request::regroup);
+    if (step_.granted(TogetherRequest::stop) || point_.step >= limits.stop_at_step) return stop();
+    if (step_.granted(TogetherRequest::regroup)) return regroup();
+    if (limits.stop != nullptr && *limits.stop) step_.request(TogetherRequest::stop);
+    if (limits.regroup != nullptr && *limits.regroup) step_.request(TogetherRequest::regroup);
     train_one_step();
     if (limits.steps_done != nullptr) *limits.steps_done = point_.step;
   }

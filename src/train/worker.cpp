@@ -45,7 +45,7 @@ std::vector<std::string> warnings_of_other_folders(const std::vector<std::string
 }
 
 /// What a worker brings to its generation, and takes from it to the next.
-struct Turn {
+struct Generation {
   Trainer::Limits limits;
   Json about = Json::object();  ///< more about the workers
   bool goes_on = false;         ///< there was a generation before
@@ -56,7 +56,7 @@ struct Turn {
 // none of it, and say nothing.
 class Output {
  public:
-  Output(World& world, const WorkerTask& task, const Turn& turn, const Trainer& trainer) {
+  Output(World& world, const WorkerTask& task, const Generation& turn, const Trainer& trainer) {
     circumstances_ = {.workers = about_workers(world, task.group), .goes_on = turn.goes_on};
     circumstances_.workers.update(turn.about);
     const std::vector<std::string> asked = world.gather(task.asked_out);
@@ -90,7 +90,7 @@ class Output {
   run::EventLog nowhere_;
 };
 
-Outcome train_with(World world, const WorkerTask& task, const Turn& turn) {
+Outcome train_with(World world, const WorkerTask& task, const Generation& turn) {
   try {
     Trainer trainer(task.recipe, world, task.data);
     Output output(world, task, turn, trainer);
@@ -149,10 +149,10 @@ class ElasticWorker {
     World world = world_of(launch::join_group(job, options), job.local_rank);
     met_ = true;
     member_.on_leave([world](const std::string& why) mutable { world.abort(why); });
-    Turn turn{.limits = task_.limits,
-              .about = {{"generation", go.generation}},
-              .goes_on = go.generation > 1,
-              .memory = &memory_};
+    Generation turn{.limits = task_.limits,
+                    .about = {{"generation", go.generation}},
+                    .goes_on = go.generation > 1,
+                    .memory = &memory_};
     if (!go.why.empty()) turn.about["lost"] = go.why;
     turn.limits.regroup = &member_.regroup();
     turn.limits.stop = nullptr;  // the coordinator is told, and tells all

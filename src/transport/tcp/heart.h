@@ -43,7 +43,7 @@ class Heart {
   void give_up(const std::string& why, int culprit);
 
  private:
-  struct Line {
+  struct PeerLine {
     int peer;
     net::Descriptor socket;
     std::string arrived = {};
@@ -58,8 +58,8 @@ class Heart {
 
   void run();
   void listen_once(double seconds);
-  void hear(Line& line, std::vector<Notice>& notices);
-  void parse(Line& line, std::vector<Notice>& notices);
+  void hear(PeerLine& line, std::vector<Notice>& notices);
+  void parse(PeerLine& line, std::vector<Notice>& notices);
   void count_silence(double seconds);
   void send_to_all(const std::string& frame);
   void lose(int peer, const std::string& how);
@@ -76,7 +76,7 @@ class Heart {
   net::Descriptor stop_;
 
   // The thread's own, but for the sockets.
-  std::vector<Line> lines_;
+  std::vector<PeerLine> lines_;
 
   std::atomic<bool> troubled_ = false;
 
