@@ -83,9 +83,13 @@ RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
                                                                : out / "recipe.toml");
   const Recipe asked = recipe_from(flags, used);
   std::vector<std::string> different = differences_from_record(asked, out);
+  if (asked.train.compress == "power_sgd")
+    different.emplace_back(
+        "train.compress = \"power_sgd\": what it left out of the last gradients is not in "
+        "checkpoints");
   if (!different.empty() && !flags.force)
     throw BadInput(
-        "--resume --out {}: the recipe differs from the one this run began with: {}; "
+        "--resume --out {}: the result would not be that of the recipe this run began with: {}; "
         "resume without changes, start a new run, or say --force to go on with a run that no "
         "recipe repeats",
         out.string(), fmt::join(different, "; "));

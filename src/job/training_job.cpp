@@ -74,16 +74,29 @@ void check_order_of_addition(TrainingJob& job, int workers) {
   job.departures.push_back(fmt::format("added by {} on {} workers", job.algorithm, workers));
 }
 
+// What PowerSGD leaves out of a step's gradients is kept by the worker, for the next step.
+void check_power_sgd(const TrainingJob& job, int workers) {
+  if (job.recipe.train.compress != "power_sgd") return;
+  if (job.elastic.asked())
+    throw BadInput(
+        "train.compress = \"power_sgd\": every worker keeps a state of its own, so that none may "
+        "come or go; leave --elastic out");
+  if (const int64_t slices = slices_of(job.recipe); slices != workers)
+    throw BadInput(
+        "train.compress = \"power_sgd\": needs one shard a worker, computed in one piece; there "
+        "are "
+        "{} workers and {} pieces (train.shards = {}, train.accumulate = {}): set train.shards to "
+        "the number of workers, and train.accumulate to 1",
+        workers, slices, shards_of(job.recipe), job.recipe.train.accumulate);
+}
+
 // What all workers would find is found here, and told once.
 void check(TrainingJob& job, int workers) {
   launch::check_algorithm(job.algorithm, job.transport);
   check(elastic_job(job));
   check_worker_count(job.recipe, workers);
   check_order_of_addition(job, workers);
-  if (job.recipe.train.compress == "power_sgd" && job.elastic.asked())
-    throw BadInput(
-        "train.compress = \"power_sgd\": what it leaves out of a step belongs to a worker, so that "
-        "none may come or go; leave --elastic out");
+  check_power_sgd(job, workers);
 }
 
 PreparedJob prepare(TrainingJob job) {

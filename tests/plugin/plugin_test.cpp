@@ -19,11 +19,6 @@ std::string library(const std::string& name) {
   return std::string(PLUGIN_FOLDER) + "/lib" + name + ".so";
 }
 
-Words joined(Words first, const Words& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 class Plugin : public ::testing::Test {
  protected:
   Words train(const std::string& out, const Words& flags, const std::string& epochs = "3") const {
