@@ -79,11 +79,11 @@ int TrainCommand::run() {
       finished && finished->kind == run::Outcome::Kind::ended) {
     if (!writes) return 0;
     tell(fmt::format("{} is finished", *flags_.out));
-    show_result(*finished, format);
+    show_result(*finished, format, flags_.plugins);
     return 0;
   }
   const job::JobResult result = job::run_training(job_from(flags_, std::move(asked)));
-  if (result.outcome) show_result(*result.outcome, format);
+  if (result.outcome) show_result(*result.outcome, format, flags_.plugins);
   if (result.process == job::JobResult::Process::forked_worker)
     launch::end_worker(result.exit_code);
   return result.exit_code;

@@ -40,6 +40,10 @@ struct PreparedJob {
   std::unique_ptr<run::SharedFolder> folder;
 };
 
+void tell_failure(const PreparedJob& ready, const std::string& message) {
+  job::tell_failure(ready.folder->path(), message, ready.job.plugins);
+}
+
 ElasticJob elastic_job(const TrainingJob& job) {
   return {.flags = job.elastic,
           .placement = job.placement,
@@ -151,6 +155,11 @@ Role become_worker(const PreparedJob& ready, const launch::Job& mine) {
   return {task_of(ready, mine)};
 }
 
+bool came_to_something(const PreparedJob& ready) {
+  const std::string out = ready.folder->path();
+  return !out.empty() && run::outcome_of(out).has_value();
+}
+
 Role start_workers(const PreparedJob& ready) {
   const std::vector<launch::Job> jobs = launch::jobs_here(ready.job.placement);
   const int first = jobs.front().rank;
@@ -164,9 +173,14 @@ Role start_workers(const PreparedJob& ready) {
   }
   if (const launch::Ending* const failure = launch::first_failure(started.endings)) {
     tell(failure->text());
-    tell_failure(ready.folder->path(), failure->text());
+    tell_failure(ready, failure->text());
   }
-  return {.result = {launch::exit_code_of(started.endings)}};
+  JobResult result{launch::exit_code_of(started.endings)};
+  if (result.exit_code == 0 && first == 0 && !came_to_something(ready)) {
+    tell("all workers ended with exit code 0 before the run did: does a plugin call exit()?");
+    result.exit_code = 1;
+  }
+  return {.result = result};
 }
 
 // What joins later must be what began: the same recipe, data, way to add up, and program.
@@ -189,11 +203,11 @@ JobResult result_of_elastic(const PreparedJob& ready, const ElasticJob& elastic,
     tell(fmt::format("fewer than {} workers were left (--min-workers)", elastic.least()));
   if (!ending.failure.empty()) {
     tell(ending.failure);
-    tell_failure(out, ending.failure);
+    tell_failure(ready, ending.failure);
   }
   JobResult result{ending.exit_code};
   if (!out.empty()) result.outcome = run::outcome_of(out);
-  if (!result.outcome && ending.exit_code > 128) tell_failure(out, "its workers were killed");
+  if (!result.outcome && ending.exit_code > 128) tell_failure(ready, "its workers were killed");
   return result;
 }
 
@@ -207,7 +221,7 @@ Role start_elastic_workers(const PreparedJob& ready) {
   try {
     started = launch::start_elastic_workers(options);
   } catch (const Error& error) {
-    tell_failure(ready.folder->path(), error.what());
+    tell_failure(ready, error.what());
     if (!ready.folder->path().empty()) run::remove_control(ready.folder->path());
     throw;
   }
@@ -255,19 +269,23 @@ JobResult run_training(TrainingJob job) {
     if (role.result.process == JobResult::Process::forked_worker) throw;
     const auto* const known = dynamic_cast<const Error*>(&error);
     if (known != nullptr) tell(known->what());
-    tell_failure(ready.folder->path(), error.what());
+    tell_failure(ready, error.what());
     if (known == nullptr) throw;
     return {known->exit_code()};
   }
 }
 
-void tell_how_to_resume(const std::string& out) {
-  std::fputs(fmt::format("go on with:  lockstep train --resume --out {}\n", out).c_str(), stderr);
+void tell_how_to_resume(const std::string& out, const std::vector<std::string>& plugins) {
+  std::string load;
+  for (const std::string& plugin : plugins) load += fmt::format(" --load {}", plugin);
+  std::fputs(fmt::format("go on with:  lockstep train --resume --out {}{}\n", out, load).c_str(),
+             stderr);
 }
 
-void tell_failure(const std::string& out, const std::string& message) {
+void tell_failure(const std::string& out, const std::string& message,
+                  const std::vector<std::string>& plugins) {
   if (!out.empty() && run::record_failure(out, message) == run::Remains::checkpoint)
-    tell_how_to_resume(out);
+    tell_how_to_resume(out, plugins);
 }
 
 }  // namespace lockstep::job

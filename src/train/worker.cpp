@@ -99,6 +99,10 @@ Outcome train_with(World world, const WorkerTask& task, const Generation& turn) 
   } catch (const std::exception& error) {
     world.abort(error.what());
     throw;
+  } catch (...) {  // by a plugin
+    const char* const why = "a model, data set or objective threw what is no std::exception";
+    world.abort(why);
+    throw Error(why);
   }
 }
 
