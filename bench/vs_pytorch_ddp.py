@@ -3,14 +3,14 @@
 
     bench/vs_pytorch_ddp.py [--model resnet20] [--batch 32] [--steps 40] [--rounds 4] [--workers 2]
 
-`batch` is a worker's. Both train the same network on images of CIFAR-10's size with SGD and Nesterov
-momentum, each worker with one thread on a core of its own, one library after the other, `rounds`
-times over (the machine's speed drifts: only neighbours compare). PyTorch gets its batches ready-made,
-in the faster of its two memory formats; Lockstep loads, augments and normalises them. Lockstep with
-one worker runs in the same rounds: the efficiency is the speed of all workers over as many times that
-of one. So do as many one-worker runs at the same time, which know nothing of each other: their efficiency
-is what the machine itself allows. Printed too: the share of a step that workers wait for each other, and the seconds from launch
-to the first finished step.
+`batch` is per worker. Both train the same network on images of CIFAR-10's size with SGD and Nesterov
+momentum, each worker with one thread on its own core, one library after the other, for `rounds` rounds
+(the machine's speed drifts, so only measurements of one round are compared). PyTorch gets prepared
+batches in memory, in the faster of its two memory formats; Lockstep loads, augments and normalises
+them. Lockstep with one worker runs in the same rounds: the efficiency is the speed of all workers,
+divided by that of one and by their number. So do as many separate one-worker runs at the same time:
+their efficiency is what the machine itself allows. Also printed: the share of a step that workers wait
+for each other, and the seconds from launch to the first finished step.
 """
 
 import argparse
@@ -28,7 +28,7 @@ WARM_UP = 10
 
 
 def lockstep(options, workers, core=0):
-    """One worker alone has a core of its own, as each of several has."""
+    """A single worker is pinned to one core, as each of several is."""
     one_core = (lambda: os.sched_setaffinity(0, {core})) if workers == 1 else None
     with tempfile.TemporaryDirectory() as folder:
         began = time.time()
@@ -51,8 +51,8 @@ def lockstep(options, workers, core=0):
     }
 
 
-def strangers(options):
-    """As many one-worker runs at the same time, that know nothing of each other: what the machine allows."""
+def independent(options):
+    """The speed of as many separate one-worker runs at the same time, which is what the machine allows."""
     with ThreadPoolExecutor(options.workers) as pool:
         runs = pool.map(lambda core: lockstep(options, 1, core), range(options.workers))
         return sum(run["speed"] for run in runs)
@@ -131,13 +131,13 @@ def main():
     for _ in range(options.rounds):
         one = lockstep(options, 1)
         all_of_them = lockstep(options, options.workers)
-        allowed.append(strangers(options) / one["speed"] / options.workers)
+        allowed.append(independent(options) / one["speed"] / options.workers)
         results = {"lockstep": all_of_them, "one worker": one}
         for layout in ("nchw", "channels_last"):
             results[f"pytorch {layout}"] = pytorch(options, layout)
         print("  ".join(f"{name} {result['speed']:.1f}/s" for name, result in results.items())
               + f"  efficiency {all_of_them['speed'] / one['speed'] / options.workers:.3f}"
-              + f" (strangers {allowed[-1]:.3f})"
+              + f" (independent runs {allowed[-1]:.3f})"
               + f"  exchange {100 * all_of_them['exchange']:.1f} %", flush=True)
         for name, result in results.items():
             kept = best.setdefault(name, dict(result))
@@ -153,7 +153,7 @@ def main():
     print(f"images/s: lockstep {mine['speed']:.1f}, pytorch {peer:.1f}; ratio {mine['speed'] / peer:.2f}")
     print(f"efficiency: best {max(efficiency):.3f}, of the best speeds "
           f"{mine['speed'] / best['one worker']['speed'] / options.workers:.3f}; "
-          f"of strangers {min(allowed):.3f} to {max(allowed):.3f}")
+          f"of independent runs {min(allowed):.3f} to {max(allowed):.3f}")
     print(f"exchange: {100 * min(exchange):.1f} to {100 * max(exchange):.1f} % of a step")
     print(f"launch to first step: lockstep {mine['first_step']:.2f} s, pytorch {start:.2f} s; "
           f"ratio {start / mine['first_step']:.1f}")

@@ -1,6 +1,6 @@
 import json, struct, torch
 
-def load(path):  # -> {name: tensor} for load_state_dict, and what model.safetensors says of itself
+def load(path):  # -> {name: tensor} for load_state_dict, and the metadata of model.safetensors
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = bytearray(file.read())

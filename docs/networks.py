@@ -1,4 +1,4 @@
-"""The same networks in Python, written from the papers and not from the C++."""
+"""The same networks in Python, written from the papers, not from the C++ code."""
 
 import torch
 from torch import nn

@@ -1,10 +1,10 @@
-// A training loop of one's own, on many workers: three lines make it so, marked below.
+// Your own training loop on many workers: three lines, marked below, make it distributed.
 //
 //   cmake -S examples -B build/examples -DCMAKE_PREFIX_PATH=$HOME/lockstep
 //   cmake --build build/examples
 //   lockstep run -n 2 -- build/examples/mnist_ddp ~/.local/share/lockstep/mnist
 //
-// With MNIST from `lockstep data get mnist`, two epochs end at a test accuracy of about 98.5 %.
+// With MNIST from `lockstep data get mnist`, the test accuracy after two epochs is about 98.5 %.
 #include <lockstep/lockstep.h>
 #include <torch/torch.h>
 
@@ -29,15 +29,16 @@ struct NetImpl : torch::nn::Module {
 TORCH_MODULE(Net);
 
 int main(int argc, char** argv) {
-  auto world = lockstep::init(argc, argv);  // 1: who am I, who are the others
+  auto world = lockstep::init(argc, argv);  // 1: rank and world size; connects all workers
   if (argc != 2) {
     std::fprintf(stderr, "usage: mnist_ddp FOLDER_WITH_MNIST\n");
     return 2;
   }
-  // LibTorch would tell by a page of addresses. An error of Lockstep's that nobody catches is a
+  // LibTorch's own error would be a stack trace; an uncaught lockstep::Error is printed as one
   // line.
   if (!std::filesystem::exists(std::filesystem::path(argv[1]) / "train-images-idx3-ubyte"))
-    throw lockstep::BadInput("{}: holds no MNIST; get it with: lockstep data get mnist", argv[1]);
+    throw lockstep::BadInput("{}: contains no MNIST; get it with: lockstep data get mnist",
+                             argv[1]);
   using torch::data::datasets::MNIST;
   const auto load = [&](MNIST::Mode mode) {
     return MNIST(argv[1], mode)
@@ -46,11 +47,11 @@ int main(int argc, char** argv) {
   };
   torch::manual_seed(1);
   Net model;
-  lockstep::DistributedDataParallel ddp(model, world);  // 2: one model on all workers
+  lockstep::DistributedDataParallel ddp(model, world);  // 2: the same model on all workers
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
 
   auto train = load(MNIST::Mode::kTrain);
-  lockstep::DistributedSampler sampler(*train.size(), world);  // 3: each its part of the data
+  lockstep::DistributedSampler sampler(*train.size(), world);  // 3: each worker's part of the data
   auto loader = torch::data::make_data_loader(std::move(train), sampler, 64);
   for (int epoch = 0; epoch < 2; ++epoch) {
     sampler.set_epoch(epoch);

@@ -1,5 +1,5 @@
-// The program `lockstep` as one of your own: models, data sets and objectives that are linked in
-// are known to every command.
+// Your own program with all commands of `lockstep`: they know the models, data sets and objectives
+// that are linked in.
 //
 //   build/examples/own_lockstep train recipes/fashion-convnet.toml
 #include <lockstep/main.h>

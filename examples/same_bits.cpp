@@ -1,10 +1,11 @@
-// A training loop of one's own whose model has the same bits on any number of workers up to 8:
+// Your own training loop whose model has the same bits on any number of workers up to 8:
 //
 //   lockstep run -n 1 -- build/examples/same_bits
-//   lockstep run -n 3 -- build/examples/same_bits      # the same line
+//   lockstep run -n 3 -- build/examples/same_bits      # prints the same line
 //
-// What it takes, beside the three lines of mnist_ddp.cpp: DdpOptions::shards; a sampler of as many
-// shards; an optimizer step only when a step is complete; and nothing that depends on the rank.
+// Besides the three lines of mnist_ddp.cpp it needs DdpOptions::shards, a sampler with the same
+// number of shards, an optimizer step only when a step is complete, and nothing that depends on the
+// rank.
 #include <lockstep/lockstep.h>
 #include <torch/torch.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int64_t kShards = 8, kSamples = 1024, kShardBatch = 16;
 
-// Sample i is the same everywhere, whoever asks for it.
+// Sample i is the same on every worker.
 torch::Tensor inputs(const std::vector<size_t>& samples) {
   std::vector<torch::Tensor> rows;
   for (const size_t i : samples)
@@ -35,7 +36,7 @@ int main(int argc, char** argv) {
   lockstep::DistributedSampler sampler(kSamples, world, {.shards = kShards});
   for (int epoch = 0; epoch < 3; ++epoch) {
     sampler.set_epoch(epoch);
-    while (const auto samples = sampler.next(kShardBatch)) {  // of one shard after another
+    while (const auto samples = sampler.next(kShardBatch)) {  // of this worker's next shard
       const torch::Tensor x = inputs(*samples);
       torch::mse_loss(ddp.forward(x), x.sum(1, true)).backward();
       if (!ddp.step_complete()) continue;  // this worker has more shards of the step

@@ -1,10 +1,11 @@
-// A data set, a model and an objective of one's own, for `lockstep train`: which of two spirals
-// does a point lie on, and how far out? Build it as examples/CMakeLists.txt does, then:
+// Your own data set, model and objective for `lockstep train`: which of two spirals does a point
+// lie on, and how far from the centre? Build it as examples/CMakeLists.txt does, then:
 //
 //   lockstep train --load build/examples/libspirals.so --data spirals --model spiral-net
 //       --objective spiral --batch 64 --epochs 20 --workers 2
 //
-// About 10 seconds; test side 99 % or more. Any number of workers gives the same model sha256.
+// Takes about 10 seconds; test side is 99 % or more. The model sha256 is the same on any number of
+// workers.
 #include <lockstep/plugin.h>
 #include <torch/torch.h>
 
@@ -14,7 +15,7 @@ using namespace lockstep;
 
 namespace {
 
-// Points in the plane. Nothing is stored: sample i is computed when it is asked for.
+// Points in the plane. Nothing is stored: sample i is computed when it is read.
 class Spirals : public Dataset {
  public:
   explicit Spirals(int64_t size) : size_(size) {}

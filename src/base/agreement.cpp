@@ -24,7 +24,7 @@ void compare(const Facts& ours, const Facts& theirs, size_t rank) {
   const auto& [name, value] = difference->ours;
   const auto& [their_name, their_value] = difference->theirs;
   if (name != their_name)
-    throw Mismatch("ranks disagree: rank 0 has {}, where rank {} has {}", name, rank, their_name);
+    throw Mismatch("ranks disagree: rank 0 has {}, but rank {} has {}", name, rank, their_name);
   throw Mismatch("ranks disagree on {}: rank 0 has {}, rank {} has {}", name, value, rank,
                  their_value);
 }
@@ -42,7 +42,7 @@ std::optional<Difference> first_difference(const Facts& ours, const Facts& their
 }
 
 void agree(const Facts& facts, const GatherTexts& gather) {
-  // Values may be any bytes: a path, a text of the user's.
+  // Values may contain any bytes: a path, a text from the user.
   const auto replace = json::error_handler_t::replace;
   const std::vector<std::string> texts = gather(json(facts).dump(-1, ' ', false, replace));
   const std::optional<Facts> first = parse(texts.front());
@@ -51,8 +51,8 @@ void agree(const Facts& facts, const GatherTexts& gather) {
     const std::optional<Facts> theirs = parse(texts[rank]);
     if (!first || !theirs)
       throw Mismatch(
-          "rank 0 and rank {} do different things; start all workers with one command and one "
-          "version of Lockstep",
+          "rank 0 and rank {} do different things; start all workers with the same command and the "
+          "same version of Lockstep",
           rank);
     compare(*first, *theirs, rank);
   }

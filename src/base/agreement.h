@@ -8,23 +8,23 @@
 
 namespace lockstep {
 
-/// What all workers of a job must hold alike, as (what it is, this worker's value), the weightiest
-/// first. Only the first difference is told.
+/// Values that must be equal on all workers of a job, as (name, this worker's value), the most
+/// important first: only the first difference is reported.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// A fact of one's that is not the other's; ("nothing", "nothing") where one's have ended.
+/// Two facts that differ; ("nothing", "nothing") if one list is shorter.
 struct Difference {
   Facts::value_type ours;
   Facts::value_type theirs;
 };
-/// The first one.
+/// The first difference, if any.
 std::optional<Difference> first_difference(const Facts& ours, const Facts& theirs);
 
-/// Every rank gives a text and gets everyone's, by rank.
+/// Collective: every rank passes a text and gets the texts of all ranks.
 using GatherTexts = std::function<std::vector<std::string>(const std::string& text)>;
 
-/// Collective: throws Mismatch on every rank, with the first fact on which a rank and rank 0 differ
-/// and both values.
+/// Collective: throws Mismatch on every rank if a rank's facts differ from rank 0's, with the first
+/// difference and both values.
 ///
 ///     agree({{"the transport", "tcp"}, {"the batch", "128"}}, gather);
 void agree(const Facts& facts, const GatherTexts& gather);

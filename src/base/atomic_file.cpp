@@ -16,12 +16,12 @@ namespace {
 
 constexpr size_t kLongestText = size_t{1} << 30;
 
-// Renaming onto a device, a pipe or a link would replace it.
+// Follows links, and refuses devices and pipes, which a rename would replace.
 std::filesystem::path target_of(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   const bool other = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
-  if (other) throw BadInput("{}: cannot be written: it is no file", path.string());
+  if (other) throw BadInput("{}: cannot write: not a regular file", path.string());
   return std::filesystem::is_symlink(path, error) ? std::filesystem::weakly_canonical(path) : path;
 }
 
@@ -52,7 +52,7 @@ void AtomicFile::commit() {
   if (fsync(descriptor_) != 0) fail("flush");
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename");
   close(std::exchange(descriptor_, -1));
-  // The rename itself survives a power cut only once the folder is on disk too.
+  // The rename is durable only once the folder is flushed to disk too.
   const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
   if (const int opened = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); opened >= 0) {
     fsync(opened);
@@ -64,7 +64,7 @@ void AtomicFile::fail(const char* doing) const {
   const int cause = errno;
   const char* cure =
       cause == ENOSPC || cause == EDQUOT ? "; free some space or choose another folder" : "";
-  throw BadInput("{}: cannot {}: {}{}; what was there before is untouched", path_.string(), doing,
+  throw BadInput("{}: cannot {}: {}{}; an earlier file there is unchanged", path_.string(), doing,
                  std::strerror(cause), cure);
 }
 

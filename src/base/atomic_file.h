@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-/// A file that appears whole or not at all: written under a temporary name beside `path`, and on
-/// `commit` fsynced and renamed over it. Without `commit` the temporary is removed and whatever
-/// was at `path` stays as it was.
+/// A file that is written atomically: under a temporary name beside `path`, and on `commit` flushed
+/// to disk and renamed to `path`. Without `commit` the temporary file is removed, and an existing
+/// file at `path` stays as it was.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -17,7 +17,7 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Throws BadInput when the disk is full or cannot be written.
+  /// Throws BadInput if the disk is full or not writable.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
@@ -31,10 +31,10 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// One whole text file at once.
+/// Writes a whole text file.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// The whole file as text. Throws BadInput when it cannot be read or has no end in sight.
+/// The whole file as text. Throws BadInput if it cannot be read or is longer than 1 GiB.
 std::string read_file(const std::filesystem::path& path);
 
 }  // namespace lockstep

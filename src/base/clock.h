@@ -5,14 +5,14 @@
 
 namespace lockstep {
 
-/// Seconds since this was made or last restarted.
+/// Measures seconds since construction or the last restart.
 class Stopwatch {
  public:
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
 
-  /// The seconds so far, counting anew from now.
+  /// Returns the seconds so far and starts again from 0.
   double restart() {
     const auto now = std::chrono::steady_clock::now();
     return std::chrono::duration<double>(now - std::exchange(start_, now)).count();

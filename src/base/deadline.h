@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// The moment at which a wait gives up.
+/// The time at which a wait ends with a timeout.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;

@@ -34,7 +34,7 @@ struct Digest::State {
 
 Digest::Digest(Kind kind) : state_(std::make_unique<State>()) {
   if (EVP_DigestInit_ex(state_->context, algorithm(kind), nullptr) != 1)
-    throw Error("libcrypto refuses this digest; a FIPS build of OpenSSL has no md5");
+    throw Error("libcrypto does not support this digest; a FIPS build of OpenSSL has no md5");
 }
 
 Digest::~Digest() = default;

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// A running message digest.
+/// An incremental message digest.
 ///
 ///     Digest digest(Digest::Kind::sha256);
 ///     digest.add(bytes);
@@ -34,7 +34,7 @@ class Digest {
   std::unique_ptr<State> state_;
 };
 
-/// The digest of a whole file, read in pieces. Throws BadInput when it cannot be read.
+/// The digest of a whole file. Throws BadInput if it cannot be read.
 std::string digest_file(Digest::Kind kind, const std::filesystem::path& path);
 
 }  // namespace lockstep

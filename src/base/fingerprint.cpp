@@ -8,14 +8,15 @@
 namespace lockstep {
 namespace {
 
-// Odd numbers without a pattern.
+// Odd random constants.
 constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;
 constexpr uint64_t kSeeds[] = {0x243F6A8885A308D3, 0x13198A2E03707344, 0xA4093822299F31D0,
                                0x082EFA98EC4E6C89};
 constexpr size_t kStrands = std::size(kSeeds);
 constexpr size_t kWord = sizeof(uint64_t);
 
-// Both halves of a product of 128 bits: every bit of the factors reaches every bit of the result.
+// Combines both halves of a 128-bit product, so that every bit of the factors affects every bit of
+// the result.
 uint64_t mix(uint64_t state, uint64_t word) {
   __extension__ using Wide = unsigned __int128;
   const Wide product = static_cast<Wide>(state ^ word) * kFactor;

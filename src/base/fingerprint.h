@@ -6,9 +6,8 @@
 
 namespace lockstep {
 
-/// 64 bits that tell memory apart, at memory's speed: the same bytes give the same bits, others
-/// almost surely others. Not for keeping secrets, and not for files: the order of bytes is the
-/// machine's.
+/// A fast 64-bit hash: equal bytes give equal hashes, different ones almost surely different
+/// hashes. Not cryptographic, and not for files, since it depends on the machine's byte order.
 uint64_t fingerprint(std::span<const std::byte> bytes);
 
 }  // namespace lockstep

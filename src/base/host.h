@@ -11,7 +11,7 @@ std::string host_name();
 /// Equal for two processes on one machine, even in different containers.
 std::string kernel_identity();
 
-/// Equal for two processes of one machine that reach each other over its loopback interface.
+/// Equal for two processes that can reach each other over a loopback interface.
 std::string network_identity();
 
 /// Equal for two processes that can share memory and see each other's process ids: same kernel,

@@ -64,7 +64,7 @@ void Options::refuse_unknown(const std::string& of) const {
   for (const auto& [key, value] : values_) {
     if (known_.contains(key)) continue;
     if (known_.empty())
-      throw BadInput("{}: takes no options, and is given '{}'; leave it out", of, key);
+      throw BadInput("{}: takes no options, but '{}' is set; leave it out", of, key);
     const std::vector<std::string> known(known_.begin(), known_.end());
     throw BadInput("{}: has no option '{}'{}; there are: {}", of, key, did_you_mean(key, known),
                    fmt::join(known, ", "));

@@ -7,8 +7,8 @@ namespace lockstep {
 class Registry;
 using Plugin = void (*)(Registry& registry);
 
-/// Plugins that were loaded and have not added what they bring yet. They put themselves here while
-/// their library or program is loaded, when nothing may throw, and are called later.
+/// Plugins that are loaded but not registered yet. They add themselves here while their library or
+/// program is loaded, when exceptions are not allowed, and are called later.
 std::vector<Plugin>& waiting_plugins();
 
 }  // namespace lockstep

@@ -15,8 +15,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// Slice `index` of `count` elements cut into `parts`, the first ones longer by one where it does
-/// not divide.
+/// Slice `index` of `count` elements divided into `parts`; if they do not divide evenly, the first
+/// slices are longer by one.
 inline Range slice(int64_t count, int64_t parts, int64_t index) {
   const int64_t size = count / parts;
   const int64_t rest = count % parts;

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// A text that a forked worker leaves for its launcher, as long as a path at most.
+/// A text in memory that forked workers share with their launcher, at most as long as a path.
 class SharedText {
  public:
   SharedText()

@@ -12,20 +12,21 @@
 
 namespace lockstep {
 
-/// Things that are chosen by name: algorithms, transports, models, data sets. A row has at least a
-/// `name` and one line `about` it. Help texts, messages and docs are made from the table, so that
-/// adding a thing is adding one row, from the file that implements it:
+/// A table of things that are chosen by name: algorithms, transports, models, data sets. A row has
+/// at least a `name` and a description of one line, `about`. Help texts, messages and `lockstep
+/// list` are made from the table, so that adding something means adding one row, in the file that
+/// implements it:
 ///
 ///     Table<ModelRow>& models();                      // in the header
 ///     const bool added = models().add({"mlp", "two hidden layers of 512", make_mlp});
 template <typename Row>
 class Table {
  public:
-  /// `kind` is what messages call a row: "model".
+  /// Messages call a row `kind`: "model".
   explicit Table(std::string kind) : kind_(std::move(kind)) {}
 
-  /// Rows stay where they are: references to them are valid as long as the table. Throws BadInput
-  /// when the name is taken. Returns true.
+  /// References to rows stay valid as long as the table exists. Throws BadInput if the name is
+  /// taken. Returns true.
   bool add(Row row) {
     if (find(row.name) != nullptr)
       throw BadInput("there are two {}s named '{}'; rename one of them", kind_, row.name);
@@ -36,7 +37,7 @@ class Table {
     return true;
   }
 
-  /// nullptr when there is none of that name.
+  /// nullptr if there is none of that name.
   const Row* find(std::string_view name) const {
     for (const auto& row : rows_)
       if (row->name == name) return row.get();
@@ -58,7 +59,7 @@ class Table {
     return all;
   }
 
-  /// "convnet: ...\nmlp: ...": a line each.
+  /// One line per row: its name and description.
   std::string help() const {
     std::string text;
     for (const auto& row : rows_) text += fmt::format("  {:<18} {}\n", row->name, row->about);

@@ -13,13 +13,13 @@ struct TomlWriter {
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(int64_t value) const { return std::to_string(value); }
 
-  // Enough digits to read back the same number, and always a TOML float.
+  // With enough digits for the same number, and always as a TOML float.
   std::string operator()(double value) const {
     std::string digits = fmt::format("{}", value);
     return digits.find_first_of(".en") == std::string::npos ? digits + ".0" : digits;
   }
 
-  // JSON's escapes are TOML's too, but for one character.
+  // JSON's escapes are also TOML's, except for one character.
   std::string operator()(const std::string& value) const {
     std::string quoted;
     for (const char c :

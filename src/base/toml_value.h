@@ -10,21 +10,21 @@
 
 namespace lockstep {
 
-/// A value as recipes have it. Numbers are finite.
+/// A value of a recipe. Numbers are finite.
 using TomlValue = std::variant<bool, int64_t, double, std::string, std::vector<double>>;
 
-/// As TOML: true, 64, 0.5, "text", [1.0, 2.0]. Reads back to the same value.
+/// The value as TOML: true, 64, 0.5, "text", [1.0, 2.0]. Parsing it gives the same value.
 std::string toml_text(const TomlValue& value);
 
-/// The value that stands in a recipe as `text`. Nothing where it is none, such as a word without
-/// quotes, a date or nan.
+/// Parses a value as written in a recipe; nothing if it is invalid, such as a word without quotes,
+/// a date or nan.
 std::optional<TomlValue> parse_toml_value(std::string_view text);
 
-/// As above; what is no value is itself a text, since a shell takes quotes away.
+/// The same, but anything invalid is taken as text, since a shell removes quotes.
 TomlValue toml_value_or_text(std::string_view text);
 
-/// From a toml::node. Nothing for tables, dates, nan, inf and lists of other things than numbers.
-/// (A template, so that only files that read TOML include toml++, which is large.)
+/// Converts a toml::node; nothing for tables, dates, nan, inf and lists of anything but numbers. (A
+/// template, so that only files that read TOML include toml++, which is large.)
 template <typename Node>
 std::optional<TomlValue> toml_value(const Node& node) {
   const auto finite_number = [](const auto& element) -> std::optional<double> {

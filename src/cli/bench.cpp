@@ -51,7 +51,7 @@ struct BenchFlags {
   bool json = false;
 };
 
-// What a process is to do, all checked.
+// The flags, checked and parsed.
 struct BenchTask {
   Collective collective;
   std::vector<std::string> algorithms;  // names, or "auto"
@@ -101,7 +101,7 @@ BenchTask task_of(const BenchFlags& flags) {
   for (int64_t size = std::max(element, first / element * element); size <= last;
        size *= flags.factor) {
     task.sizes.push_back(size);
-    if (size > last / flags.factor) break;  // the next could be more than a number holds
+    if (size > last / flags.factor) break;  // the next one could overflow
   }
   return task;
 }
@@ -161,7 +161,7 @@ std::optional<double> predict(const std::optional<sim::Network>& network, const 
   return simulate(collective::all_reduce(algorithm, world, bytes), 1, *network).seconds;
 }
 
-// Workers that measure different things would wait for each other for ever.
+// Workers that measure different things would wait for each other forever.
 Facts facts_of(const BenchFlags& flags) {
   return {{"the operation", flags.operation},
           {"-b", flags.first},
@@ -230,8 +230,8 @@ int bench(BenchFlags flags) {
   flags.transport = transport_of(flags, job);
   const BenchTask task = task_of(flags);
   if (job && flags.workers && *flags.workers != job->world)
-    throw BadInput("-n {}: {} says that there are {} workers; leave -n out", *flags.workers,
-                   job->launcher, job->world);
+    throw BadInput("-n {}: {} started {} workers; leave -n out", *flags.workers, job->launcher,
+                   job->world);
   if (job) return work(flags, task, *job);
   const int workers = flags.workers.value_or(2);
   if (flags.transport == "mpi" || flags.transport == "hybrid-mpi")
@@ -252,12 +252,14 @@ class BenchCommand final : public Command {
         ->required()
         ->type_name("");
     app()
-        .add_option("-n,--workers", flags_.workers, "how many to start here (default 2)")
+        .add_option("-n,--workers", flags_.workers,
+                    "number of workers to start on this host (default 2)")
         ->type_name("N");
     app().add_option("-b,--begin", flags_.first, "smallest size (default 1KiB)")->type_name("SIZE");
     app().add_option("-e,--end", flags_.last, "largest size (default 64MiB)")->type_name("SIZE");
     app()
-        .add_option("-f,--factor", flags_.factor, "from one size to the next (default 4)")
+        .add_option("-f,--factor", flags_.factor,
+                    "each size is this many times the one before (default 4)")
         ->type_name("F");
     app()
         .add_option(
@@ -280,20 +282,21 @@ class BenchCommand final : public Command {
         ->type_name("OP");
     app()
         .add_option("--batches", flags_.batches,
-                    "measure so many batches and report the best one (default 10)")
+                    "measure this many batches and report the best one (default 10)")
         ->type_name("K");
     app()
         .add_option("--streams", flags_.streams, "TCP connections between two workers (default 1)")
         ->type_name("K");
     app()
         .add_option("--silence", flags_.silence,
-                    "a worker that sends no heartbeat for so many seconds is lost (default 10)")
+                    "heartbeat timeout: a worker that sends no heartbeat for this many seconds "
+                    "counts as lost (default 10)")
         ->type_name("S");
     app().add_flag("--fresh", flags_.fresh,
                    "write all buckets before each collective, as training does");
     app().add_flag("--check", flags_.check, "check results after every batch, not only once");
     app().add_flag("--verbose", flags_.verbose, "print what auto measured");
-    app().add_flag("--json", flags_.json, "print one JSON object a line");
+    app().add_flag("--json", flags_.json, "print one JSON object per line");
     app().footer(
         "The columns size, count, type, redop, time, algbw (bytes / time), busbw and #wrong are "
         "those\n"

@@ -7,13 +7,13 @@
 
 namespace lockstep::cli {
 
-/// A subcommand. Its constructor declares flags that are read into its members; then `run` is
+/// A subcommand. Its constructor declares flags, which are parsed into its members; then `run` is
 /// called, which returns the exit code and throws lockstep::Error.
 class Command {
  public:
   Command(CLI::App& parent, const std::string& name, const std::string& about)
       : app_(*parent.add_subcommand(name, about)) {
-    app_.allow_extras();  // the caller says which ones were meant
+    app_.allow_extras();  // reported by the caller, with the nearest known word
   }
   virtual ~Command() = default;
   Command(const Command&) = delete;
@@ -33,7 +33,7 @@ std::unique_ptr<Command> add_list(CLI::App& parent);
 std::unique_ptr<Command> add_compare(CLI::App& parent);
 std::unique_ptr<Command> add_explain(CLI::App& parent);
 std::unique_ptr<Command> add_bench(CLI::App& parent);
-/// `program` is what stands after -- on the command line.
+/// `program` holds the words after -- on the command line.
 std::unique_ptr<Command> add_run(CLI::App& parent, std::vector<std::string> program);
 
 /// `lockstep data` has subcommands of its own: list, get, check.

@@ -39,7 +39,7 @@ std::string full_name(const CLI::App& app) {
                                      : full_name(*app.get_parent()) + " " + app.get_name();
 }
 
-// Unknown words are kept aside by CLI11 (allow_extras), so that we can say what was meant.
+// CLI11 keeps unknown words aside (allow_extras); this reports them with the nearest known word.
 void refuse_unknown_words(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining();
   if (words.empty()) return;
@@ -49,22 +49,23 @@ void refuse_unknown_words(const CLI::App& app) {
     throw BadInput("unknown flag '{}'{}{}", word, did_you_mean(word, flags_of(app)), help);
   const std::vector<std::string> commands = commands_of(app);
   if (!commands.empty())
-    throw BadInput("no such command '{}'{}{}", word, did_you_mean(word, commands), help);
+    throw BadInput("unknown command '{}'{}{}", word, did_you_mean(word, commands), help);
   if (app.get_name() == "run")
     throw BadInput(
-        "unexpected word '{}': put -- before the program, as in: lockstep run -n 2 -- {}", word,
+        "unexpected argument '{}': put -- before the program, as in: lockstep run -n 2 -- {}", word,
         fmt::join(words, " "));
-  throw BadInput("unexpected word '{}'{}", word, help);
+  throw BadInput("unexpected argument '{}'{}", word, help);
 }
 
-// "--batch: At Most 1 required but received 2" is how CLI11 says that a flag came twice.
+// CLI11 reports a repeated flag as "--batch: At Most 1 required but received 2".
 std::string in_our_words(const std::string& complaint) {
   const size_t twice = complaint.find(": At Most 1 required");
   if (twice == std::string::npos) return complaint;
-  return fmt::format("{}: given more than once; say which you mean", complaint.substr(0, twice));
+  return fmt::format("{}: given more than once; give it once", complaint.substr(0, twice));
 }
 
-// Takes the words after the first -- off: they are somebody else's.
+// Removes the words after the first -- from argv and returns them: they belong to `lockstep run`'s
+// program.
 std::vector<std::string> words_after_dashes(int& argc, char** argv) {
   char** const end = argv + argc;
   char** const dashes =
@@ -75,11 +76,11 @@ std::vector<std::string> words_after_dashes(int& argc, char** argv) {
 
 int run(int argc, char** argv) {
   const std::vector<std::string> program = words_after_dashes(argc, argv);
-  CLI::App app("Trains deep networks, in C++, on LibTorch.", "lockstep");
+  CLI::App app("Trains deep networks on many workers, on LibTorch.", "lockstep");
   app.set_version_flag("--version", LOCKSTEP_VERSION);
   app.footer(
       "Start with:  lockstep train recipes/fashion-convnet.toml\n"
-      "More about a command:  lockstep COMMAND --help");
+      "Help for a command:  lockstep COMMAND --help");
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(add_train(app));
   commands.push_back(add_run(app, program));
@@ -116,13 +117,14 @@ int run(int argc, char** argv) {
   return kBadInput;
 }
 
-// A descriptor that is closed would be given to the next file opened, which then gets our messages.
+// If stdin, stdout or stderr is closed, the next opened file would get its number, and our
+// messages.
 void open_standard_descriptors() {
   for (int descriptor = 0; descriptor <= 2; ++descriptor)
     if (fcntl(descriptor, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDWR));
 }
 
-// fmt::print throws where the terminal is gone; this must not.
+// Uses fputs, because fmt::print throws when stderr cannot be written.
 void complain(std::string message) {
   message.resize(std::min(message.size(), message.find('\n')));  // LibTorch adds a stack trace
   std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
@@ -137,7 +139,7 @@ int lockstep::main(int argc, char** argv) {
   try {
     const int code = run(argc, argv);
     if (std::fflush(stdout) == 0) return code;
-    complain("stdout cannot be written");
+    complain("cannot write to stdout");
     return 1;
   } catch (const Error& error) {
     complain(error.what());

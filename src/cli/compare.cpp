@@ -44,29 +44,28 @@ std::string named(const std::vector<std::string>& tensors) {
 void print(const Comparison& of) {
   switch (of.result) {
     case Comparison::Result::same:
-      fmt::print("the same result: one model, bit for bit\n");
+      fmt::print("same result: the models are identical, bit for bit\n");
       break;
     case Comparison::Result::other:
-      fmt::print("another result\n");
+      fmt::print("different result\n");
       break;
     case Comparison::Result::unfinished:
-      fmt::print(
-          "not both runs are at their end{}\n",
-          of.differ() ? "; they have parted" : "; so far they agree in all that both logged");
+      fmt::print("at least one run is not finished{}\n",
+                 of.differ() ? "; their logs differ already" : "; their logs agree so far");
   }
   for (const std::string& cause : of.causes) fmt::print("differs  {}\n", cause);
   if (of.parting) {
     if (of.parting->last_equal_step)
-      fmt::print("equal    until step {}\n", *of.parting->last_equal_step);
-    fmt::print("parted   at step {}: {}\n", of.parting->step, named(of.parting->tensors));
+      fmt::print("equal    up to step {}\n", *of.parting->last_equal_step);
+    fmt::print("diverged at step {}: {}\n", of.parting->step, named(of.parting->tensors));
   }
   if (of.first_other_loss) fmt::print("loss     first differs at step {}\n", *of.first_other_loss);
   if (of.result != Comparison::Result::other) return;
   if (of.causes.empty())
     fmt::print(
-        "Nothing that went in differs: was it the same type of machine, and the same build?\n");
+        "Recipe, data and versions are the same: did the machine type or the build differ?\n");
   if (!of.parting && of.digests_compared == 0)
-    fmt::print("No step has digests of both: see log.digest_every_steps.\n");
+    fmt::print("The runs have no step with digests in common: see log.digest_every_steps.\n");
 }
 
 nlohmann::ordered_json to_json(const Comparison& of) {
@@ -85,16 +84,17 @@ nlohmann::ordered_json to_json(const Comparison& of) {
 class CompareCommand final : public Command {
  public:
   explicit CompareCommand(CLI::App& parent)
-      : Command(parent, "compare", "Say why two runs have, or have not, one result") {
+      : Command(parent, "compare",
+                "Compare two runs, and find the first step at which they differ") {
     app().add_option("RUN_A", flags_.a, "a run's folder")->required();
-    app().add_option("RUN_B", flags_.b, "another's")->required();
-    app().add_flag("--json", flags_.json, "print one object");
+    app().add_option("RUN_B", flags_.b, "another run's folder")->required();
+    app().add_flag("--json", flags_.json, "print the comparison as one JSON object");
     app().footer(
-        "Tells which recipe keys, data or versions differ, and from which step on which tensors "
-        "did\n"
-        "(runs log digests every log.digest_every_steps steps). Ends with 0 where nothing that "
-        "both\n"
-        "logged differs, and with 1 where something does.\n\n"
+        "Prints the recipe keys, data and versions that differ, and the first step at which "
+        "tensors\n"
+        "differ (runs log digests every log.digest_every_steps steps). The exit code is 0 if "
+        "nothing\n"
+        "that both runs logged differs, and 1 otherwise.\n\n"
         "Example:\n"
         "  lockstep compare runs/monday runs/tuesday");
   }

@@ -32,8 +32,8 @@ int list_datasets(bool json) {
                  line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     } else {
       fmt::print("{:<14} {}\n{:<14} {}\n", known.name, known.about, "",
-                 known.present ? "here: " + known.folder.string()
-                               : "not here; get it with: " + known.how_to_get);
+                 known.present ? "in " + known.folder.string()
+                               : "not found; get it with: " + known.how_to_get);
     }
   }
   for (const auto& row : data::datasets())
@@ -42,7 +42,7 @@ int list_datasets(bool json) {
   return 0;
 }
 
-// Redraws one line on a terminal; when piped, a line whenever what is done changes.
+// Redraws one line on a terminal; when piped, prints a line for each new activity.
 class FetchLine {
  public:
   void show(const data::FetchProgress& progress) {
@@ -79,7 +79,7 @@ int get_dataset(const std::string& name, const std::string& from) {
   return 0;
 }
 
-// Classes that cannot be learned, or cannot be judged.
+// Classes without samples cannot be learned, or cannot be evaluated.
 void print_empty_classes(const Dataset& dataset, const char* split) {
   const Fields& fields = dataset.fields();
   const data::SampleRoom room(fields);
@@ -93,7 +93,7 @@ void print_empty_classes(const Dataset& dataset, const char* split) {
     }
     for (size_t label = 0; label < counts.size(); ++label)
       if (counts[label] == 0)
-        fmt::print("warning: class '{}' has no samples to {} with\n", names[label], split);
+        fmt::print("warning: class '{}' has no samples in the {} split\n", names[label], split);
   }
 }
 
@@ -112,7 +112,7 @@ int check_dataset(const std::string& name, const std::vector<std::string>& setti
   const Fields& fields = splits.train->fields();
   std::vector<std::string> parts;
   for (size_t i = 0; i < fields.count(); ++i) parts.push_back(describe(fields[i]));
-  fmt::print("{}: {} + {} samples ({}); every file is sound\n", name,
+  fmt::print("{}: {} + {} samples ({}); all files are valid\n", name,
              format_count(splits.train->size()), format_count(splits.test->size()),
              fmt::join(parts, "; "));
   print_empty_classes(*splits.train, "train");
@@ -123,8 +123,8 @@ int check_dataset(const std::string& name, const std::vector<std::string>& setti
 class DataListCommand final : public Command {
  public:
   explicit DataListCommand(CLI::App& parent)
-      : Command(parent, "list", "Show every data set and whether it is here") {
-    app().add_flag("--json", json_, "one JSON object a line");
+      : Command(parent, "list", "Show every data set and where it is stored") {
+    app().add_flag("--json", json_, "print one JSON object per line");
     app().footer("Example:\n  lockstep data list --json");
   }
   int run() override { return list_datasets(json_); }
@@ -136,13 +136,14 @@ class DataListCommand final : public Command {
 class DataGetCommand final : public Command {
  public:
   explicit DataGetCommand(CLI::App& parent)
-      : Command(parent, "get", "Fetch a data set, check it and convert it") {
+      : Command(parent, "get", "Download a data set, check it and convert it") {
     app().add_option("NAME", name_, "mnist or cifar10")->required()->type_name("");
     app()
-        .add_option("--from", from_, "files you have already: a folder or an archive")
+        .add_option("--from", from_,
+                    "use these files instead of a download: a folder or an archive")
         ->type_name("PATH");
     app().footer(
-        "A broken download goes on where it stopped when the command is given again.\n"
+        "Run the command again to continue an interrupted download.\n"
         "Files go to $LOCKSTEP_DATA, else $XDG_DATA_HOME/lockstep, else "
         "~/.local/share/lockstep.\n"
         "Examples:\n"
@@ -159,13 +160,13 @@ class DataGetCommand final : public Command {
 class DataCheckCommand final : public Command {
  public:
   explicit DataCheckCommand(CLI::App& parent)
-      : Command(parent, "check", "Read a whole data set and say what is wrong with it") {
+      : Command(parent, "check", "Read every sample of a data set and report the first error") {
     app()
         .add_option("NAME", name_, "a data set of `lockstep list datasets`")
         ->required()
         ->type_name("");
     app()
-        .add_option("--set", settings_, "how to read it: --set data.options.image_size=32")
+        .add_option("--set", settings_, "set a [data] key, such as data.options.image_size=32")
         ->allow_extra_args(false)
         ->type_name("KEY=VALUE");
     app().footer("Examples:\n  lockstep data check cifar10\n  lockstep data check npy:my-data");
@@ -180,7 +181,7 @@ class DataCheckCommand final : public Command {
 }  // namespace
 
 std::vector<std::unique_ptr<Command>> add_data(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("data", "List, get and check data sets");
+  CLI::App* app = parent.add_subcommand("data", "List, download and check data sets");
   app->allow_extras();
   app->footer(
       "Examples:\n"

@@ -258,7 +258,7 @@ class ExplainCommand final : public Command {
                     fmt::format("show the rounds of one algorithm: {}", planned_names()))
         ->type_name("NAME");
     app().add_option("--svg", flags_.svg, "draw the rounds into this file")->type_name("FILE");
-    app().add_flag("--json", flags_.json, "print one JSON object a line");
+    app().add_flag("--json", flags_.json, "print one JSON object per line");
     app().footer(
         "Times are of a simulated network; docs/algorithms.md describes the model. 'most by one' "
         "is\n"

@@ -23,7 +23,7 @@ struct ListFlags {
   std::vector<std::string> plugins;
 };
 
-// Models and objectives are known to the library that trains, which takes a moment to load.
+// Models and objectives are in liblockstep, which takes half a second to load.
 std::string trained_things(const std::string& table) {
   const train::TrainerLibrary* const library = job::load_trainer().get();
   library->register_linked_plugins();
@@ -51,7 +51,7 @@ int list(const ListFlags& flags) {
   for (const std::string& plugin : flags.plugins) job::load_trainer().get()->load_plugin(plugin);
   const std::vector<std::string> names = table_names();
   if (!flags.table.empty() && std::find(names.begin(), names.end(), flags.table) == names.end())
-    throw BadInput("'{}': no such list{}; there are: {}", flags.table,
+    throw BadInput("'{}': no such table{}; there are: {}", flags.table,
                    did_you_mean(flags.table, names), fmt::join(names, ", "));
   for (const std::string& name : names) {
     if (!flags.table.empty() && name != flags.table) continue;
@@ -64,14 +64,15 @@ int list(const ListFlags& flags) {
 class ListCommand final : public Command {
  public:
   explicit ListCommand(CLI::App& parent)
-      : Command(parent, "list", "List what recipes and flags can name") {
+      : Command(parent, "list",
+                "List models, objectives, data sets and everything else that has a name") {
     app()
         .add_option("TABLE", flags_.table,
-                    fmt::format("{}; all of them by default", fmt::join(table_names(), ", ")))
+                    fmt::format("{} (default: all)", fmt::join(table_names(), ", ")))
         ->type_name("");
     app()
         .add_option("--load", flags_.plugins,
-                    "a plugin whose models, data sets, objectives to show")
+                    "a plugin to load, whose models, data sets and objectives are listed too")
         ->allow_extra_args(false)
         ->type_name("LIBRARY");
     app().footer(

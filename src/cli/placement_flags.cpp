@@ -10,14 +10,16 @@
 namespace lockstep::cli {
 
 void add_placement_flags(CLI::App& app, launch::PlacementFlags& flags) {
-  app.add_option("-n,--workers", flags.asked_workers, "workers on this host")->type_name("N");
-  app.add_option("--nnodes", flags.asked_nodes, "hosts with so many workers each (default 1)")
+  app.add_option("-n,--workers", flags.asked_workers, "workers on this host (default 1)")
+      ->type_name("N");
+  app.add_option("--nnodes", flags.asked_nodes,
+                 "number of hosts, each with --workers workers (default 1)")
       ->type_name("N");
   app.add_option("--node-rank", flags.asked_node_rank,
-                 "which of the hosts this is, from 0; needed where there are several")
+                 "number of this host, from 0; required with several hosts")
       ->type_name("N");
   app.add_option("--master", flags.master,
-                 "where host 0 is; all hosts need the same LOCKSTEP_JOB_KEY in the environment")
+                 "address of host 0; all hosts need the same LOCKSTEP_JOB_KEY in the environment")
       ->type_name("HOST:PORT");
 }
 

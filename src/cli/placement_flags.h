@@ -11,13 +11,14 @@ namespace lockstep::cli {
 /// -n/--workers, --nnodes, --node-rank and --master.
 void add_placement_flags(CLI::App& app, launch::PlacementFlags& flags);
 
-/// Returns in the process that starts workers, and in each worker.
+/// Result of start_placed, which returns in the process that starts workers and in each worker.
 struct StartedPlaced {
-  std::optional<launch::Job> worker;  ///< in a worker, which ends by launch::end_worker
-  int exit_code = 0;                  ///< here: of the worker that failed first, told on stderr
+  std::optional<launch::Job> worker;  ///< in a worker, which must end by launch::end_worker
+  int exit_code = 0;                  ///< in the launcher: of the worker that failed first
 };
 
-/// Forks every worker of this host. With prefixes for all lines but rank 0's or for all.
+/// Forks every worker of this host, and prints the first failure on stderr. `prefixed` says which
+/// workers' output lines get the rank in front.
 StartedPlaced start_placed(const launch::PlacementFlags& flags, launch::Prefixed prefixed);
 
 }  // namespace lockstep::cli

@@ -34,12 +34,12 @@ class CannotBeStarted : public Error {
   int exit_code_;
 };
 
-// The process becomes the program.
+// Replaces this process by the program.
 [[noreturn]] void become(const std::vector<std::string>& program, const launch::Job& job,
                          int local_world, int threads) {
   for (const auto& [name, value] : environment_of(job, local_world))
     setenv(name.c_str(), value.c_str(), 1);
-  // LibTorch would take as many threads as the machine has processors, in every worker.
+  // By default LibTorch would use as many threads as the machine has processors, in every worker.
   setenv("OMP_NUM_THREADS", fmt::format("{}", threads).c_str(), 0);
   std::vector<char*> words;
   for (const std::string& word : program) words.push_back(const_cast<char*>(word.c_str()));
@@ -48,7 +48,7 @@ class CannotBeStarted : public Error {
   throw CannotBeStarted(program[0], errno);
 }
 
-// Whether there is such a program can be told once, before there are workers.
+// Checks that the program exists, once and before workers are started.
 void find_program(const std::string& name) {
   if (name.find('/') == std::string::npos) {
     const char* const path = std::getenv("PATH");
@@ -63,7 +63,8 @@ void find_program(const std::string& name) {
 }
 
 int run_program(const launch::PlacementFlags& placement, const std::vector<std::string>& program) {
-  if (program.empty()) throw BadInput("say what to run: lockstep run -n 2 -- PROGRAM ARGUMENTS");
+  if (program.empty())
+    throw BadInput("no program given; expected: lockstep run -n 2 -- PROGRAM ARGUMENTS");
   launch::check(placement);
   find_program(program.front());
   const auto processors = static_cast<int>(allowed_processors().size());
@@ -82,10 +83,11 @@ class RunCommand final : public Command {
         program_(std::move(program)) {
     add_placement_flags(app(), flags_);
     app().footer(
-        "The program finds its rank by lockstep::init, or by torchrun's variables: RANK, "
+        "The program gets its rank from lockstep::init, or from torchrun's variables: RANK, "
         "WORLD_SIZE,\n"
-        "LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Lines of its output get the rank in front. When a\n"
-        "worker fails the others are ended; Ctrl-C ends all.\n"
+        "LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Its output lines get the rank in front. When a "
+        "worker\n"
+        "fails, the others are stopped; Ctrl-C stops all.\n"
         "Examples:\n"
         "  lockstep run -n 2 -- build/examples/mnist_ddp ~/.local/share/lockstep/mnist\n"
         "  LOCKSTEP_JOB_KEY=... lockstep run -n 4 --nnodes 2 --node-rank 0 --master node1:29500 "

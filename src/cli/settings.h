@@ -12,7 +12,7 @@ namespace lockstep::cli {
 void apply_setting(Recipe& recipe, const std::string& as_typed, std::string_view key,
                    std::string_view value);
 
-/// Applies `--set KEY=VALUE`s in their order. Throws BadInput that begins with the one at fault.
+/// Applies `--set KEY=VALUE`s in order. Throws BadInput that begins with the wrong one.
 void apply_settings(Recipe& recipe, const std::vector<std::string>& settings);
 
 }  // namespace lockstep::cli

@@ -7,7 +7,7 @@
 
 namespace lockstep::cli {
 
-/// A line for the user, on stderr.
+/// Prints a line for the user on stderr.
 inline void tell(const std::string& message) {
   std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
 }

@@ -19,7 +19,7 @@
 namespace lockstep::cli {
 namespace {
 
-// Whether this process, or a worker it starts, writes the run's folder.
+// Whether this process, or a worker that it starts, writes the run's folder.
 bool writes_folder(const TrainFlags& flags) {
   const std::optional<launch::Job> launched = launch::job_from_environment();
   return launched ? launched->rank == 0 : flags.placement.node_rank() == 0;
@@ -56,7 +56,7 @@ job::TrainingJob job_from(const TrainFlags& flags, RequestedRecipe asked) {
 class TrainCommand final : public Command {
  public:
   explicit TrainCommand(CLI::App& parent)
-      : Command(parent, "train", "Train a model as a recipe says") {
+      : Command(parent, "train", "Train the model of a recipe") {
     add_train_flags(app(), flags_);
   }
   int run() override;
@@ -78,7 +78,7 @@ int TrainCommand::run() {
   if (const auto finished = flags_.resume ? run::outcome_of(*flags_.out) : std::nullopt;
       finished && finished->kind == run::Outcome::Kind::ended) {
     if (!writes) return 0;
-    tell(fmt::format("{} is finished", *flags_.out));
+    tell(fmt::format("{} is already finished", *flags_.out));
     show_result(*finished, format, flags_.plugins);
     return 0;
   }

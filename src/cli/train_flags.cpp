@@ -12,28 +12,28 @@ namespace {
 
 void add_elastic_flags(CLI::App& app, job::ElasticFlags& flags) {
   app.add_flag("--elastic", flags.on,
-               "go on without workers that die, start others in their place, let more join");
+               "continue when workers die, replace them, and let more workers join");
   app.add_option("--min-workers", flags.least,
-                 "with --elastic: with fewer, write a checkpoint and stop (default 1)")
+                 "with --elastic: with fewer workers, write a checkpoint and stop (default 1)")
       ->type_name("N");
   app.add_option("--max-workers", flags.most,
-                 "with --elastic: no more than so many (default: as many as shards)")
+                 "with --elastic: at most this many workers (default: the number of shards)")
       ->type_name("N");
   app.add_option("--join", flags.join,
-                 "join the elastic job at its --master, with its LOCKSTEP_JOB_KEY, from any host")
+                 "join a running elastic job: its --master address; needs its LOCKSTEP_JOB_KEY")
       ->type_name("HOST:PORT");
 }
 
 void add_recipe_flags(CLI::App& app, TrainFlags& flags) {
-  app.add_option("RECIPE", flags.recipe, "a TOML file; without one, convnet on fashion-mnist")
+  app.add_option("RECIPE", flags.recipe, "a TOML file (default: convnet on fashion-mnist)")
       ->type_name("");
   for (KeyFlag& flag : flags.keys)
     app.add_option(flag.flag, flag.value, flag.about)->type_name(flag.kind);
-  app.add_option("--set", flags.settings, "any recipe key: --set optimizer.momentum=0.95")
+  app.add_option("--set", flags.settings, "set any recipe key: --set optimizer.momentum=0.95")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   app.add_option("--load", flags.plugins,
-                 "a shared library with models, data sets or objectives of your own")
+                 "load a plugin: a shared library with your own models, data sets or objectives")
       ->allow_extra_args(false)
       ->type_name("LIBRARY");
 }
@@ -48,7 +48,8 @@ void add_transport_flags(CLI::App& app, TrainFlags& flags) {
                              fmt::join(collective::algorithms().names(), ", ")))
       ->type_name("NAME");
   app.add_option("--silence", flags.silence,
-                 fmt::format("until a worker that says nothing is lost (default {:g})",
+                 fmt::format("heartbeat timeout: a worker that sends no heartbeat for this many "
+                             "seconds counts as lost (default {:g})",
                              launch::ConnectOptions{}.silence_seconds))
       ->type_name("SECONDS");
 }
@@ -58,15 +59,15 @@ void add_folder_flags(CLI::App& app, TrainFlags& flags) {
          "--out", flags.out,
          "the run's folder (default: runs/NAME-N, where NAME is the recipe's, else DATA-MODEL)")
       ->type_name("DIR");
-  app.add_flag("--resume", flags.resume, "go on with the run in --out from its last checkpoint");
+  app.add_flag("--resume", flags.resume, "continue the run in --out from its last checkpoint");
   app.add_flag("--force", flags.force,
-               "with --resume or --algorithm ring or engine: also where the result will not be the "
-               "recipe's alone");
-  app.add_option("--stop-at-step", flags.stop_at_step, "stop there, with a checkpoint")
+               "allow --resume with a changed recipe, and --algorithm ring or engine, whose result "
+               "depends on the number of workers");
+  app.add_option("--stop-at-step", flags.stop_at_step, "stop after this step, with a checkpoint")
       ->type_name("N");
   app.add_flag("--print-recipe", flags.print_recipe,
                "print the whole recipe, every key with its meaning, and train nothing");
-  app.add_flag("--verbose", flags.verbose, "say what --algorithm auto measured");
+  app.add_flag("--verbose", flags.verbose, "print what --algorithm auto measured");
   app.add_flag("--json", flags.json, "print the result as one JSON object on stdout");
 }
 
@@ -79,7 +80,7 @@ void add_train_flags(CLI::App& app, TrainFlags& flags) {
   add_transport_flags(app, flags);
   add_folder_flags(app, flags);
   app.footer(
-      "Ctrl-C ends after the step under way, with a checkpoint.\n"
+      "Ctrl-C stops the run after the current step, with a checkpoint.\n"
       "Examples:\n"
       "  lockstep train recipes/fashion-convnet.toml\n"
       "  lockstep train recipes/fashion-convnet.toml --workers 2\n"

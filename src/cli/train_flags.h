@@ -12,7 +12,7 @@
 
 namespace lockstep::cli {
 
-/// A flag that is short for a recipe key.
+/// A flag that sets a recipe key.
 struct KeyFlag {
   std::string flag;
   std::string key;
@@ -24,17 +24,19 @@ struct KeyFlag {
 struct TrainFlags {
   std::optional<std::string> recipe;
   std::vector<KeyFlag> keys = {
-      {"--data", "data.name", "NAME", "a data set of `lockstep list datasets`, or npy:DIR"},
+      {"--data", "data.name", "NAME", "a data set of `lockstep list datasets`, such as npy:DIR"},
       {"--model", "model.name", "NAME", "a model of `lockstep list models`"},
-      {"--objective", "objective.name", "NAME", "what is learnt: see `lockstep list objectives`"},
+      {"--objective", "objective.name", "NAME",
+       "loss and metrics: an objective of `lockstep list objectives`"},
       {"--weights", "model.weights", "FILE", "start from these weights (safetensors)"},
-      {"--batch", "train.batch", "N", "samples a step, over all workers"},
-      {"--shards", "train.shards", "N", "slices of a batch; a worker computes one or more"},
-      {"--accumulate", "train.accumulate", "N", "compute shards in N pieces each: less memory"},
+      {"--batch", "train.batch", "N", "samples per step, over all workers"},
+      {"--shards", "train.shards", "N", "equal parts of a batch; a worker computes one or more"},
+      {"--accumulate", "train.accumulate", "N",
+       "compute each shard in N pieces, one after another, to use less memory"},
       {"--epochs", "train.epochs", "N", "passes over the training split"},
-      {"--steps", "train.steps", "N", "end after this many steps instead of by epochs"},
+      {"--steps", "train.steps", "N", "end after this many steps, instead of --epochs"},
       {"--lr", "optimizer.lr", "RATE", "highest learning rate"},
-      {"--seed", "train.seed", "N", "every random number follows from this"},
+      {"--seed", "train.seed", "N", "seed of all random numbers"},
   };
   std::vector<std::string> settings;
   std::vector<std::string> plugins;

@@ -21,12 +21,13 @@ void apply_flags(Recipe& recipe, const TrainFlags& flags) {
   for (const KeyFlag& flag : flags.keys) {
     if (!flag.value) continue;
     apply_setting(recipe, fmt::format("{} {}", flag.flag, *flag.value), flag.key, *flag.value);
-    if (flag.flag == "--epochs") recipe.train.steps = 0;  // or the recipe's steps would still win
+    if (flag.flag == "--epochs")
+      recipe.train.steps = 0;  // otherwise the recipe's steps would override it
   }
   apply_settings(recipe, flags.settings);
 }
 
-// So that a run can be resumed from anywhere.
+// So that a run can be resumed from any working directory.
 void make_paths_absolute(Recipe& recipe) {
   std::string& data = recipe.data.name;
   for (const auto& row : data::datasets()) {
@@ -57,8 +58,8 @@ std::string run_name(const TrainFlags& flags, const Recipe& recipe) {
 
 namespace {
 
-// As `differences`, from what the run's events say it was trained by: recipe.toml may have been
-// edited since.
+// As `differences`, but compares with the recipe in the run's events, since recipe.toml may have
+// been edited.
 std::vector<std::string> differences_from_record(const Recipe& asked, const fs::path& run) {
   const fs::path events = run / "events.jsonl";
   run::Json record;
@@ -75,7 +76,7 @@ std::vector<std::string> differences_from_record(const Recipe& asked, const fs::
 
 RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
   if (!flags.resume) return {recipe_from(flags, {})};
-  if (!flags.out) throw BadInput("--resume: say which run with --out DIR");
+  if (!flags.out) throw BadInput("--resume: also give the run's folder, --out DIR");
   const fs::path out = *flags.out;
   if (record == FolderAccess::elsewhere && !fs::exists(out / "recipe.toml"))
     return {recipe_from(flags, {})};
@@ -85,13 +86,14 @@ RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
   std::vector<std::string> different = differences_from_record(asked, out);
   if (asked.train.compress == "power_sgd")
     different.emplace_back(
-        "train.compress = \"power_sgd\": what it left out of the last gradients is not in "
-        "checkpoints");
+        "train.compress = \"power_sgd\": checkpoints do not contain the error that workers have "
+        "not "
+        "sent yet");
   if (!different.empty() && !flags.force)
     throw BadInput(
-        "--resume --out {}: the result would not be that of the recipe this run began with: {}; "
-        "resume without changes, start a new run, or say --force to go on with a run that no "
-        "recipe repeats",
+        "--resume --out {}: the result would differ from that of the recipe this run started with: "
+        "{}; resume without changes, start a new run, or use --force (then no single recipe "
+        "reproduces the result)",
         out.string(), fmt::join(different, "; "));
   return {asked, std::move(different)};
 }

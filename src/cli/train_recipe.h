@@ -8,20 +8,20 @@
 
 namespace lockstep::cli {
 
-/// Who writes a run's folder has it; on other hosts it may be missing.
+/// Whether the run's folder is on this host: the process that writes it has it, others may not.
 enum class FolderAccess { here, elsewhere };
 
 struct RequestedRecipe {
   Recipe recipe;
-  /// With --resume: how it differs from the one the run began with, which --force allows.
+  /// With --resume --force: how it differs from the recipe that the run started with.
   std::vector<std::string> departures = {};
 };
 
-/// The recipe that the flags name, or the one of the run that is resumed, changed as they say.
-/// Throws BadInput; also where a run would be resumed by another recipe, without --force.
+/// The recipe that the flags name, or that of the resumed run, with the changes from flags. Throws
+/// BadInput; also when a run would be resumed with a changed recipe and without --force.
 RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record);
 
-/// What runs without --out are called: the recipe's name, or what they train on what.
+/// The name of a run without --out: that of the recipe file, or DATA-MODEL.
 std::string run_name(const TrainFlags& flags, const Recipe& recipe);
 
 }  // namespace lockstep::cli

@@ -15,7 +15,7 @@ namespace {
 
 using run::Json;
 
-// "forward 41.2 %, backward 40.0 %, evaluation 12.9 %, other 5.9 %": of all seconds.
+// "forward 41.2 %, backward 40.0 %, evaluation 12.9 %, other 5.9 %" of the total time.
 std::string shares(const Json& end) {
   const auto total = end["seconds"].get<double>();
   Json pieces = end["spans"];
@@ -47,7 +47,7 @@ void print_summary(const Json& end) {
   print_line("speed",
              fmt::format("{} samples/s", format_count(end["samples_per_second"].get<int64_t>())));
   print_line("time", fmt::format("{}: {}", format_duration(end["seconds"]), shares(end)));
-  if (end.contains("stragglers")) print_line("waiting", end["stragglers"].get<std::string>());
+  if (end.contains("stragglers")) print_line("stragglers", end["stragglers"].get<std::string>());
   print_line("model sha256", end["model_sha256"].get<std::string>());
   print_line("files", end["out"].get<std::string>());
 }

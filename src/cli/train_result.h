@@ -9,7 +9,7 @@ namespace lockstep::cli {
 
 enum class ResultFormat { text, json };
 
-/// Shows what a run that has ended or stopped came to, and how to go on.
+/// Prints the result of a run that has ended or stopped, and how to resume it.
 void show_result(const run::Outcome& outcome, ResultFormat format,
                  const std::vector<std::string>& plugins);
 

@@ -24,7 +24,8 @@ int show_workers(const WorkersFlags& flags) {
     const elastic::MemberOptions job = {.host = at.host, .port = at.port, .key = at.key};
     fmt::print("{}", elastic::control(job, {.workers = flags.set}));
   } catch (const Timeout&) {
-    throw BadInput("{}: no elastic run is under way there: nobody answers", flags.run);
+    throw BadInput("{}: no elastic run is active in this folder: its coordinator does not answer",
+                   flags.run);
   }
   return 0;
 }
@@ -32,12 +33,12 @@ int show_workers(const WorkersFlags& flags) {
 class WorkersCommand final : public Command {
  public:
   explicit WorkersCommand(CLI::App& parent)
-      : Command(parent, "workers",
-                "Show the workers of an elastic run, and change how many there are") {
+      : Command(parent, "workers", "Show the workers of an elastic run, or change their number") {
     app().add_option("RUN", flags_.run, "the run's folder")->type_name("")->required();
     app()
-        .add_option("--set", flags_.set,
-                    "so many from the next step on, within --min-workers and --max-workers")
+        .add_option(
+            "--set", flags_.set,
+            "use this many workers from the next step on, within --min-workers and --max-workers")
         ->type_name("N");
     app().footer(
         "Examples:\n"

@@ -116,7 +116,7 @@ void Communicator::abort(const std::string& why) noexcept {
 
 void Communicator::check() {
   const MutexLock lock(gave_up_mutex_);
-  if (gave_up_) throw Error(fmt::format("rank {} gave up before: {}", rank(), *gave_up_));
+  if (gave_up_) throw Error(fmt::format("rank {} aborted earlier: {}", rank(), *gave_up_));
 }
 
 template <typename Action>

@@ -36,7 +36,7 @@ struct Buffer {
 struct CommunicatorOptions {
   /// A collective that takes longer throws Timeout with the ranks that did not arrive.
   double timeout_seconds = 300;
-  /// Which all-reduce algorithm to use for a bucket of so many bytes: the same one on every rank.
+  /// Which all-reduce algorithm to use for a bucket of this size: the same one on every rank.
   /// If not given: `usual_algorithm`.
   std::function<Algorithm(int64_t bytes)> choose;
   /// A rank that waits longer than `stall_seconds` in a collective reports which ranks it waits

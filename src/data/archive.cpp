@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The largest file of any data set here has 47 MB.
+// Above the largest file of the known data sets, which has 47 MB.
 constexpr size_t kLargest = size_t{64} << 20;
 constexpr size_t kPiece = size_t{1} << 18;
 
@@ -29,7 +29,7 @@ std::vector<std::byte> read_all(const std::string& where, ReadSome read_some) {
   while (true) {
     const size_t used = contents.size();
     if (used > kLargest)
-      throw BadInput("{}: more than {} bytes: not a file of this data set", where, kLargest);
+      throw BadInput("{}: larger than {} bytes: not a file of this data set", where, kLargest);
     contents.resize(std::max(used * 2, used + kPiece));
     const size_t got = read_some(std::span(contents).subspan(used));
     contents.resize(used + got);
@@ -39,7 +39,7 @@ std::vector<std::byte> read_all(const std::string& where, ReadSome read_some) {
 
 [[noreturn]] void fail(archive* reader, const fs::path& path) {
   const char* message = archive_error_string(reader);
-  throw BadInput("{}: not a readable .tgz: {}; get the file again", path.string(),
+  throw BadInput("{}: not a readable .tgz: {}; download the file again", path.string(),
                  message == nullptr ? "damaged" : message);
 }
 

@@ -11,19 +11,19 @@ namespace lockstep::data {
 /// A file that was found in an archive or a folder.
 struct FoundFile {
   std::string name;   ///< without its folders
-  std::string where;  ///< for messages: the archive or folder too
-  /// The contents, unpacked where they are gzip in a folder. Throws BadInput when they are damaged
+  std::string where;  ///< its path for messages, with the archive or folder
+  /// Returns the contents; gzip files in a folder are unpacked. Throws BadInput if they are damaged
   /// or larger than any file of a data set.
   std::function<std::vector<std::byte>()> read;
 };
 
 using Visit = std::function<void(const FoundFile&)>;
 
-/// Shows every regular file of a tar archive (plain or gzip), in its order. Nothing is unpacked to
-/// disk, so what paths an archive names does not matter. Throws BadInput when it is damaged.
+/// Calls `visit` for every regular file of a tar archive (plain or gzip), in its order. Nothing is
+/// unpacked to disk, so the archive's paths do no harm. Throws BadInput if it is damaged.
 void visit_archive(const std::filesystem::path& archive, const Visit& visit);
 
-/// Shows the regular files directly in a folder, in the order of their names.
+/// Calls `visit` for the regular files directly in a folder, in the order of their names.
 void visit_folder(const std::filesystem::path& folder, const Visit& visit);
 
 }  // namespace lockstep::data

@@ -16,7 +16,7 @@ namespace {
 void check_input(const Field& input, const Augment& augment) {
   if (!is_quantity(input) || input.shape.size() != 3)
     throw BadInput(
-        "data.flip, data.shift: samples of shape {} are not images (channels x height x width): "
+        "data.flip, data.shift: samples of shape {} are not images (channels x height x width); "
         "leave both out",
         to_string(input.shape));
   const int64_t side = std::min(input.shape[1], input.shape[2]);
@@ -25,7 +25,7 @@ void check_input(const Field& input, const Augment& augment) {
                    augment.shift, side - 1, input.shape[1], input.shape[2]);
 }
 
-// Changes an image where it lies.
+// Changes an image in place.
 template <typename T>
 void change_in_place(const Change& change, const Shape& shape, std::span<T> image) {
   const auto copy = std::make_unique_for_overwrite<T[]>(image.size());

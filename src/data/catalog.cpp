@@ -114,7 +114,7 @@ fs::path data_home() {
 std::vector<fs::path> candidate_folders(const CatalogEntry& entry) {
   std::vector<fs::path> folders;
   if (const auto home = find_data_home()) folders.push_back(*home / entry.name);
-  // Where a distribution's packages put data sets.
+  // Where Debian's packages install data sets.
   folders.push_back(fs::path("/usr/local/share/datasets") / entry.name);
   folders.push_back(fs::path("/usr/share/datasets") / entry.name);
   return folders;
@@ -122,7 +122,7 @@ std::vector<fs::path> candidate_folders(const CatalogEntry& entry) {
 
 std::optional<fs::path> find_file(const fs::path& folder, const std::string& name) {
   for (const char* ending : {"", ".gz"})
-    // A folder that may not be looked into has not got it.
+    // A folder without read permission counts as one without the file.
     if (std::error_code ignored; fs::is_regular_file(folder / (name + ending), ignored))
       return folder / (name + ending);
   return std::nullopt;
@@ -136,7 +136,7 @@ std::optional<fs::path> find_folder(const CatalogEntry& entry, std::span<const f
 
 fs::path folder_with(const CatalogEntry& entry, std::span<const fs::path> folders) {
   if (const auto found = find_folder(entry, folders)) return *found;
-  throw BadInput("{}: not here: {} has no {}; get it with `{}`", entry.name,
+  throw BadInput("{}: not found: {} has no {}; get it with `{}`", entry.name,
                  folders.front().string(), fmt::join(missing_files(entry, folders.front()), ", "),
                  entry.how_to_get);
 }

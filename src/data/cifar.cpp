@@ -40,7 +40,7 @@ class CifarDataset final : public Dataset {
 void check_labels(const HeldBytes& file, int64_t records, size_t classes, const fs::path& path) {
   for (int64_t i = 0; i < records; ++i)
     if (const auto label = std::to_integer<size_t>(file.data()[i * kCifarRecord]); label >= classes)
-      throw BadInput("{}: label {} of record {}: expected 0 to {}; get the file again",
+      throw BadInput("{}: label {} of record {}: expected 0 to {}; download the file again",
                      path.string(), label, i, classes - 1);
 }
 
@@ -75,8 +75,8 @@ std::vector<uint8_t> cifar_records(const Image& rows, std::span<const uint8_t> l
   const auto count = static_cast<int64_t>(labels.size());
   if (rows.width != kCifarPlane || rows.channels != 3 || rows.height != count)
     throw BadInput(
-        "{}: {} x {} in {} channel(s), expected {} x {} in 3: one image a row, a label "
-        "each",
+        "{}: {} x {} with {} channel(s), expected {} x {} with 3: one image per row, and a label "
+        "for each",
         name, rows.width, rows.height, rows.channels, kCifarPlane, count);
   std::vector<uint8_t> records(static_cast<size_t>(count * kCifarRecord));
   for (int64_t row = 0; row < count; ++row) {

@@ -52,7 +52,7 @@ namespace {
 constexpr int64_t kReadAll = int64_t{2} << 30;
 constexpr int64_t kKeepInMemory = int64_t{1} << 30;
 
-// Fields begin where numbers of any type may.
+// Fields are aligned for numbers of any type.
 constexpr size_t kAlignment = 16;
 size_t aligned(int64_t bytes) {
   return (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
@@ -154,7 +154,9 @@ void write_sample(const Dataset& dataset, int64_t index, int64_t epoch,
   } catch (const std::exception& error) {
     throw BadInput("data: sample {} cannot be read: {}", index, error.what());
   } catch (...) {
-    throw BadInput("data: sample {} cannot be read: what was thrown is no std::exception", index);
+    throw BadInput(
+        "data: sample {} cannot be read: it threw an exception that is not a std::exception",
+        index);
   }
 }
 

@@ -14,18 +14,18 @@ namespace lockstep::data {
 
 int64_t elements(const Shape& shape);
 
-/// The product of what a file's header says its dimensions are, to be checked against the file
-/// before memory is asked for; nothing when one is negative or the product does not fit.
+/// The product of dimensions from a file's header, to be checked against the file's size before
+/// memory is allocated; nothing if one is negative or the product overflows.
 std::optional<int64_t> checked_elements(std::span<const int64_t> dimensions);
 
 /// "1 x 28 x 28".
 std::string to_string(const Shape& shape);
 
-/// Of one sample.
+/// The bytes of one sample.
 int64_t bytes_of(const Field& field);
 int64_t bytes_of(const Fields& fields);
 
-/// A label's field: whole numbers that stand for classes.
+/// The field of a class label.
 Field label_field(std::vector<std::string> class_names);
 
 /// Memory for one sample.
@@ -43,19 +43,19 @@ class SampleRoom {
   std::vector<std::span<std::byte>> memory_;  ///< by field
 };
 
-/// Writes a sample. Whatever the data set throws becomes BadInput with the sample's number.
+/// Calls dataset.write; any exception becomes BadInput with the sample's number.
 void write_sample(const Dataset& dataset, int64_t index, int64_t epoch,
                   std::span<const std::span<std::byte>> memory);
 
-/// Numbers of samples, evenly spread over a data set: all of them, or `most` where they have more
-/// than 2 GiB together.
+/// Indices of evenly spread samples: all samples, or at most `most` if the data set has more than 2
+/// GiB.
 std::vector<int64_t> spread_samples(const Dataset& dataset, int64_t most);
 
-/// Throws BadInput for a data set that cannot be: no sample, no input, a dimension below 1, one
-/// field's name twice.
+/// Throws BadInput for an invalid data set: no sample, no input, a dimension below 1, a duplicate
+/// field name.
 void check_dataset(const Dataset& dataset, const std::string& split);
 
-/// A data set over another: a base for those that change what samples look like, and neither their
+/// A base class for data sets that wrap another one and change its samples, but neither their
 /// number nor their digest.
 class DatasetLayer : public Dataset {
  public:
@@ -73,8 +73,8 @@ class DatasetLayer : public Dataset {
   const std::shared_ptr<const Dataset> below_;
 };
 
-/// The data set with its samples, as epoch 0 shows them, read once and kept in memory, where they
-/// have at most 1 GiB together; else the data set itself.
+/// A copy of the data set in memory (as of epoch 0) if it has at most 1 GiB; else the data set
+/// itself.
 std::shared_ptr<const Dataset> in_memory_if_small(std::shared_ptr<const Dataset> dataset);
 
 }  // namespace lockstep::data

@@ -25,9 +25,9 @@ std::vector<std::string> forms() {
 const DatasetRow& row_named(const std::string& name, const std::string& whole) {
   if (const DatasetRow* row = datasets().find(name)) return *row;
   if (fs::is_directory(whole))
-    throw BadInput("data '{}': is a folder; say what is in it: npy:{} or folder:{}", whole, whole,
-                   whole);
-  throw BadInput("data '{}': unknown{}; expected {}; those of a plugin need --load LIBRARY", whole,
+    throw BadInput("data '{}': is a folder; use npy:{} for arrays or folder:{} for images", whole,
+                   whole, whole);
+  throw BadInput("data '{}': unknown{}; expected {}; to use a plugin's, give --load LIBRARY", whole,
                  did_you_mean(name, datasets().names()), fmt::join(forms(), ", "));
 }
 
@@ -39,7 +39,7 @@ std::string describe(const Field& field) {
                          : fmt::format(", one of {} categories", field.categories.size()));
 }
 
-// A model made for the one must be able to read the other.
+// Both splits must have the same fields, since one model reads both.
 void require_alike(const Fields& train, const Fields& test) {
   if (train == test) return;
   if (train.inputs.size() != test.inputs.size() || train.targets.size() != test.targets.size())
@@ -65,7 +65,7 @@ Splits load_dataset(const std::string& name, const Options& options) {
   const DatasetRow& row = row_named(name.substr(0, colon), name);
   const std::string argument = colon == std::string::npos ? "" : name.substr(colon + 1);
   if (colon != std::string::npos && argument.empty() && row.argument.empty())
-    throw BadInput("data '{}': nothing stands after the colon; leave it out", name);
+    throw BadInput("data '{}': no argument after the colon; leave the colon out", name);
   const DatasetOptions given{.argument = argument, .options = options};
   Splits splits = row.make(given);
   if (!splits.train) throw BadInput("data '{}': its maker returned no training split", name);
@@ -80,14 +80,14 @@ Splits load_dataset(const std::string& name, const Options& options) {
 
 void refuse_argument(const DatasetOptions& options, const std::string& name) {
   if (!options.argument.empty())
-    throw BadInput("data '{}:{}': {} takes nothing after a colon", name, options.argument, name);
+    throw BadInput("data '{}:{}': {} takes no argument", name, options.argument, name);
 }
 
 fs::path folder_argument(const DatasetOptions& options, const std::string& name) {
   const fs::path folder = options.argument;
-  if (folder.empty()) throw BadInput("data '{}:': say which folder, as in {}:DIR", name, name);
+  if (folder.empty()) throw BadInput("data '{}:': expected a folder, as in {}:DIR", name, name);
   if (!fs::exists(folder))
-    throw BadInput("data '{}:{}': there is no folder {}", name, options.argument,
+    throw BadInput("data '{}:{}': no such folder: {}", name, options.argument,
                    fs::absolute(folder).string());
   if (!fs::is_directory(folder))
     throw BadInput("data '{}:{}': {} is a file; give the folder it is in", name, options.argument,

@@ -11,21 +11,21 @@ namespace lockstep::data {
 struct DatasetRow {
   std::string name;
   std::string about;
-  /// What stands after the colon: "DIR" for npy:DIR. Empty: no argument, or any.
+  /// The argument after the colon, as in npy:DIR: "DIR". Empty: no argument, or any.
   std::string argument;
   /// Loads both splits, or the training split alone.
   Splits (*make)(const DatasetOptions& options);
 };
 
-/// What `data.name` may begin with.
+/// The data sets that `data.name` may name.
 Table<DatasetRow>& datasets();
 
-/// Loads the data set that `name` ("mnist", "npy:DIR") says. Throws BadInput for an unknown name,
-/// an option that it does not know, and splits that are not alike.
+/// Loads the data set `name` ("mnist", "npy:DIR"). Throws BadInput for an unknown name, an unknown
+/// option, and splits with different fields.
 Splits load_dataset(const std::string& name, const Options& options);
 
-/// For makers of the data set `name`: throw BadInput where there is an argument, or one that is not
-/// an existing folder.
+/// For makers of the data set `name`: throw BadInput if there is an argument, or if it is not an
+/// existing folder.
 void refuse_argument(const DatasetOptions& options, const std::string& name);
 std::filesystem::path folder_argument(const DatasetOptions& options, const std::string& name);
 

@@ -26,7 +26,8 @@ struct JpegReader {
   std::longjmp(reader->leave, 1);
 }
 
-// libjpeg goes on after a warning (level -1) with grey where the data was bad: refused here.
+// After a warning (level -1) libjpeg continues with grey pixels for damaged data: treated as an
+// error here.
 void on_message(j_common_ptr jpeg, int level) {
   if (level < 0) on_error(jpeg);
 }
@@ -36,7 +37,7 @@ void guarded(JpegReader& reader, const std::string& name, Call call) {
   if (setjmp(reader.leave) == 0)
     call();
   else
-    throw BadInput("{}: not a readable JPEG: {}; replace it or take it away", name, reader.message);
+    throw BadInput("{}: not a readable JPEG: {}; replace or remove it", name, reader.message);
 }
 
 void read_header(JpegReader& reader, std::span<const std::byte> file) {

@@ -43,7 +43,7 @@ void guarded(PngReader& reader, const std::string& name, Call call) {
   if (setjmp(reader.leave) == 0)
     call();
   else
-    throw BadInput("{}: not a readable PNG: {}; replace it or take it away", name, reader.message);
+    throw BadInput("{}: not a readable PNG: {}; replace or remove it", name, reader.message);
 }
 
 void read_header(PngReader& reader) {
@@ -62,7 +62,7 @@ Image decode_png(std::span<const std::byte> file, const std::string& name, Decod
   PngReader reader;
   reader.rest = file;
   reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error, on_warning);
-  if (reader.png == nullptr) throw BadInput("{}: libpng cannot start: no memory", name);
+  if (reader.png == nullptr) throw BadInput("{}: libpng cannot start: out of memory", name);
   guarded(reader, name, [&] { reader.info = png_create_info_struct(reader.png); });
   guarded(reader, name, [&] { read_header(reader); });
 

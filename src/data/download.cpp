@@ -43,7 +43,7 @@ class Transfer {
     set(CURLOPT_URL, wanted_.url.c_str());
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_FOLLOWLOCATION, 1L);
-    set(CURLOPT_FAILONERROR, 1L);  // or an error page would be appended to the file
+    set(CURLOPT_FAILONERROR, 1L);  // otherwise an error page would be appended to the file
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
     set(CURLOPT_LOW_SPEED_LIMIT, kSlowBytesASecond);
@@ -64,17 +64,17 @@ class Transfer {
     if (write_error_ != 0)
       throw BadInput(
           "{}: cannot write: {}; free some space or set LOCKSTEP_DATA to another folder, "
-          "then run this again: what has arrived is kept",
+          "then run the command again to continue",
           part_.string(), std::strerror(write_error_));
     throw BadInput(
-        "{}: {}; {} of it are kept in {}: run this again to go on, or give the files "
-        "with --from",
+        "{}: {}; {} are kept in {}: run the command again to continue, or give the files with "
+        "--from",
         wanted_.url, error_[0] != '\0' ? error_ : curl_easy_strerror(code),
         format_bytes(static_cast<int64_t>(fs::file_size(part_))), part_.string());
   }
 
  private:
-  // The server's answer to a request for what follows the end: the partial file is whole.
+  // The server's answer to a request beyond the end: the partial file is complete.
   bool nothing_is_left() const {
     constexpr long kRangeNotSatisfiable = 416;
     long status = 0;
@@ -101,7 +101,7 @@ class Transfer {
     return count;
   }
 
-  // An exception must not pass through libcurl: it is kept, and the transfer ended.
+  // Exceptions must not pass through libcurl: they are stored, and the transfer is aborted.
   static int on_progress(void* self, curl_off_t total, curl_off_t done, curl_off_t, curl_off_t) {
     auto* transfer = static_cast<Transfer*>(self);
     try {
@@ -130,7 +130,7 @@ class Transfer {
 
 enum class Began { at_start, in_the_middle };
 
-// Brings `part` to its end, from its start if the server cannot continue.
+// Completes `part`; starts again if the server does not support continuing.
 Began complete(const Download& wanted, const fs::path& part) {
   Began began = Began::at_start;
   CURLcode code = CURLE_OK;
@@ -161,11 +161,12 @@ void download(const Download& wanted) {
     if (is_right(part, wanted.sha512)) break;
     const std::string got = digest_file(Digest::Kind::sha512, part);
     fs::remove(part);
-    // What was there before may have been of another file; a fresh one has no such excuse.
+    // The old part may have been of another file, so download once more from the start.
     if (began == Began::at_start)
       throw BadInput(
-          "{}: arrived with sha512 {}..., expected {}...: it was changed on the way or "
-          "cut; run this again, or give the files with --from",
+          "{}: the download has sha512 {}..., expected {}...: it was changed or truncated on the "
+          "way; "
+          "run the command again, or give the files with --from",
           wanted.url, got.substr(0, 16), wanted.sha512.substr(0, 16));
   }
   fs::rename(part, wanted.to);

@@ -14,8 +14,9 @@ struct Download {
   std::function<void(int64_t done, int64_t total)> progress{};  ///< total 0: not known
 };
 
-/// Downloads by way of `to`.part, continuing where that ends; `to` appears only when whole and
-/// right. Throws BadInput; what has arrived is kept for the next time.
+/// Downloads to `to`.part, continuing an interrupted download, and renames it to `to` when it is
+/// complete and has the right digest. Throws BadInput; what was downloaded is kept for the next
+/// attempt.
 void download(const Download& wanted);
 
 }  // namespace lockstep::data

@@ -26,7 +26,7 @@ fs::path make_folder(const CatalogEntry& entry) {
   return folder;
 }
 
-// What a process that was killed while writing left behind: NAME.PID.part.
+// Temporary files of killed processes: NAME.PID.part.
 void remove_leftovers(const CatalogEntry& entry, const fs::path& folder) {
   std::vector<fs::path> leftovers;
   for (const auto& found : fs::directory_iterator(folder))

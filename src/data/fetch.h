@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-/// Where a fetch has got to: "downloading", 12 MB of 139 MB. Without a total, only what it does.
+/// The progress of a fetch: "downloading", 12 MB of 139 MB. A total of 0: unknown.
 struct FetchProgress {
   std::string doing;
   int64_t done = 0;
@@ -24,13 +24,14 @@ struct FetchOptions {
   std::function<void(const FetchProgress&)> progress;
 };
 
-/// Brings a data set into data_home(): downloads (continuing a broken download), unpacks, converts
-/// to the official binary files and checks their digests; files already there and right are not
-/// made again, and each appears only when whole. Returns the folder. Throws BadInput.
+/// Stores a data set in data_home(): downloads it (continuing an interrupted download), unpacks it,
+/// converts it to the official binary files and checks their digests. Files that are already there
+/// and right are kept, and each file appears only when it is complete. Returns the folder. Throws
+/// BadInput.
 std::filesystem::path fetch(const FetchOptions& options);
 
-/// Loads a data set and reads every sample once, after comparing the files of a named one with
-/// their digests. Throws BadInput naming the first file or sample that is wrong.
+/// Loads a data set and reads every sample once; for a data set of the catalog, also compares its
+/// files with their digests. Throws BadInput with the first wrong file or sample.
 Splits check(const DataOptions& options);
 
 struct CatalogState {
@@ -41,7 +42,7 @@ struct CatalogState {
   std::string how_to_get;  ///< a command
 };
 
-/// Every data set of the catalog and whether it is here.
+/// Every data set of the catalog, and whether it is on this machine.
 std::vector<CatalogState> list_catalog();
 
 }  // namespace lockstep::data

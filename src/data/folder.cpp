@@ -1,7 +1,8 @@
-// The data set folder:DIR: PNG and JPEG images, a folder a class: DIR/CLASS/..., or
-// DIR/train/CLASS/... with DIR/test/CLASS/... (or val). Images are decoded when they are asked for,
-// unless all of them fit into 1 GiB. Option: image_size scales (shorter side) and centre-crops them
-// to this square; 0 takes them as they are, which all must then be of one size.
+// The data set folder:DIR: PNG and JPEG images, one folder per class: DIR/CLASS/..., or
+// DIR/train/CLASS/... with DIR/test/CLASS/... (or val). A split of up to 1 GiB is decoded into
+// memory; images of larger ones are decoded whenever they are read. Option: image_size scales
+// images (by their shorter side) and crops them to a centred square of this size; 0: images are
+// used as they are, and must all have the same size.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -34,7 +35,7 @@ struct Listing {
   std::vector<LabelledImage> images;
 };
 
-// What archives and file managers leave behind.
+// Hidden files, and the folder that macOS adds to archives.
 bool is_litter(const std::string& name) {
   return name.starts_with('.') || name == "__MACOSX";
 }
@@ -69,8 +70,7 @@ Listing list_images(const fs::path& folder) {
     const std::vector<fs::path> files = sorted_entries(path, is_image);
     if (files.empty())
       throw BadInput(
-          "{}: no .png, .jpg or .jpeg in this class's folder; add images or take it "
-          "away",
+          "{}: no .png, .jpg or .jpeg in this class's folder; add images or remove the folder",
           path.string());
     for (const auto& file : files)
       listing.images.push_back({file, label, read_image(file, Decode::header)});
@@ -87,8 +87,8 @@ void require_one_size(const LabelledImage& first, const std::vector<LabelledImag
   for (const auto& [file, label, header] : images)
     if (header.width != first.header.width || header.height != first.header.height)
       throw BadInput(
-          "{} is {} x {}, {} is {} x {} (width x height): give data.options.image_size to scale "
-          "and crop all to one square",
+          "{} is {} x {}, {} is {} x {} (width x height); set data.options.image_size to scale "
+          "and crop all to squares of one size",
           first.file.string(), first.header.width, first.header.height, file.string(), header.width,
           header.height);
 }
@@ -98,7 +98,7 @@ bool all_grey(const std::vector<LabelledImage>& images) {
                      [](const LabelledImage& one) { return one.header.channels == 1; });
 }
 
-// Plane by plane; a grey image gives its only plane for each channel.
+// Writes plane by plane; a grey image's only plane is used for each channel.
 void write_planes(const Image& image, const Shape& shape, std::span<uint8_t> to) {
   const auto pixels = static_cast<size_t>(shape[1] * shape[2]);
   const auto channels = static_cast<size_t>(image.channels);
@@ -132,13 +132,13 @@ class FolderDataset final : public Dataset {
     if (image_size_ > 0) image = scale_to_square(image, image_size_);
     const Shape& shape = fields_.inputs[0].shape;
     if (image.height != shape[1] || image.width != shape[2])
-      throw BadInput("{}: has changed: it is {} x {} now, and was {} x {}", one.file.string(),
-                     image.width, image.height, shape[2], shape[1]);
+      throw BadInput("{}: has changed since the start: it is {} x {} now, and was {} x {}",
+                     one.file.string(), image.width, image.height, shape[2], shape[1]);
     write_planes(image, shape, to.as<uint8_t>(0));
     to.as<int64_t>(1)[0] = one.label;
   }
 
-  // From the files: decoding so many images would take minutes.
+  // Of the files, since decoding all images would take minutes.
   std::string digest() const override {
     constexpr int64_t kFiles = 65'536;
     Digest digest(Digest::Kind::sha256);
@@ -158,15 +158,14 @@ class FolderDataset final : public Dataset {
   const Fields fields_;
 };
 
-// The test split may lack a class, but not have one of its own.
+// The test split may lack a class, but must not have additional ones.
 void use_classes_of(const Listing& train, Listing& test, const fs::path& folder) {
   for (auto& one : test.images) {
     const std::string& name = test.class_names[static_cast<size_t>(one.label)];
     const auto found = std::find(train.class_names.begin(), train.class_names.end(), name);
     if (found == train.class_names.end())
       throw BadInput(
-          "{}: class '{}' is not in the training split; add training images of it or "
-          "take it away",
+          "{}: class '{}' is not in the training split; add training images of it or remove it",
           folder.string(), name);
     one.label = found - train.class_names.begin();
   }

@@ -5,11 +5,11 @@
 
 namespace lockstep::data {
 
-/// Held by the one process that changes a folder; the system gives it back when that process ends,
-/// however it ends.
+/// A lock for the process that changes a folder; the system releases it when the process ends, in
+/// whatever way.
 class FolderLock {
  public:
-  /// Waits for its turn, calling `waiting` once if it has to. Throws BadInput.
+  /// Waits for the lock, and calls `waiting` once if it has to wait. Throws BadInput.
   FolderLock(const std::filesystem::path& folder, const std::function<void()>& waiting);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

@@ -13,8 +13,8 @@
 namespace lockstep::data {
 namespace {
 
-// True for each of `count` samples to set aside. Selection sampling: a sample is taken with the
-// probability that the rest of the places and the rest of the samples give it.
+// True for each of `count` samples to hold out. Selection sampling: a sample is chosen with
+// probability (samples still to choose) / (samples left).
 std::vector<bool> choose(int64_t size, int64_t count, uint64_t seed) {
   RandomStream stream(Purpose::hold_out, seed);
   std::vector<bool> chosen(static_cast<size_t>(size));
@@ -28,7 +28,7 @@ std::vector<bool> choose(int64_t size, int64_t count, uint64_t seed) {
   return chosen;
 }
 
-// Some samples of a data set.
+// A subset of a data set's samples.
 class Subset final : public DatasetLayer {
  public:
   Subset(std::shared_ptr<const Dataset> dataset, std::vector<int64_t> samples)
@@ -47,7 +47,7 @@ class Subset final : public DatasetLayer {
  private:
   int64_t sample(int64_t index) const { return samples_[static_cast<size_t>(index)]; }
 
-  const std::vector<int64_t> samples_;  ///< of the data set below
+  const std::vector<int64_t> samples_;  ///< indices in the wrapped data set
 };
 
 std::shared_ptr<const Dataset> part(const std::shared_ptr<const Dataset>& all,

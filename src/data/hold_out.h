@@ -7,8 +7,8 @@
 
 namespace lockstep::data {
 
-/// Sets aside `fraction` of the samples (at least one, never all) as the test split, chosen by
-/// `seed`; both splits keep the order of `all`. Throws BadInput.
+/// Divides a data set: `fraction` of the samples (at least one, never all), chosen by `seed`,
+/// become the test split. Both splits keep the order of `all`. Throws BadInput.
 Splits hold_out(const std::shared_ptr<const Dataset>& all, double fraction, uint64_t seed);
 
 }  // namespace lockstep::data

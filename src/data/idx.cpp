@@ -34,13 +34,13 @@ IdxArray read_array(const fs::path& path, uint32_t rank) {
   if (const uint32_t magic = read_number(file); magic != expected)
     throw BadInput(
         "{}: not an IDX file of unsigned bytes in {} dimension(s): starts with {:08x}, "
-        "expected {:08x}; get the file again",
+        "expected {:08x}; download the file again",
         path.string(), rank, magic, expected);
   IdxArray array;
   for (uint32_t i = 0; i < rank; ++i) array.dimensions.push_back(read_number(file));
   const auto count = checked_elements(array.dimensions);
   if (!count || *count == 0)
-    throw BadInput("{}: its header says {}, which is no data set; get the file again",
+    throw BadInput("{}: invalid dimensions {} in its header; download the file again",
                    path.string(), to_string(array.dimensions));
   array.bytes = file.take_rest(*count);
   return array;
@@ -95,12 +95,13 @@ std::shared_ptr<const Dataset> read_idx(const fs::path& images, const fs::path& 
   const IdxArray pixels = read_array(images, 3);
   const IdxArray classes = read_array(labels, 1);
   if (pixels.dimensions[0] != classes.dimensions[0])
-    throw BadInput("{} has {} images, {} has {} labels: expected as many; get both files again",
-                   images.string(), pixels.dimensions[0], labels.string(), classes.dimensions[0]);
+    throw BadInput(
+        "{} has {} images, but {} has {} labels: expected equal numbers; download both files again",
+        images.string(), pixels.dimensions[0], labels.string(), classes.dimensions[0]);
   for (size_t i = 0; i < classes.bytes.size(); ++i)
     if (const auto label = std::to_integer<size_t>(classes.bytes.data()[i]);
         label >= class_names.size())
-      throw BadInput("{}: label {} of sample {}: expected 0 to {}; get the file again",
+      throw BadInput("{}: label {} of sample {}: expected 0 to {}; download the file again",
                      labels.string(), label, i, class_names.size() - 1);
   return std::make_shared<IdxDataset>(pixels, classes.bytes, std::move(class_names));
 }

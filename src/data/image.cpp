@@ -24,7 +24,7 @@ bool starts_with(std::span<const std::byte> file, std::span<const uint8_t> start
 Image decode_image(std::span<const std::byte> file, const std::string& name, Decode what) {
   if (starts_with(file, kPngStart)) return decode_png(file, name, what);
   if (starts_with(file, kJpegStart)) return decode_jpeg(file, name, what);
-  throw BadInput("{}: neither a PNG nor a JPEG ({} bytes); convert it or take it away", name,
+  throw BadInput("{}: neither a PNG nor a JPEG ({} bytes); convert or remove it", name,
                  file.size());
 }
 
@@ -38,8 +38,7 @@ void require_plausible(int64_t width, int64_t height, size_t bytes, const std::s
   constexpr int64_t kPixelsAByte = int64_t{8} * 1032;
   if (width < 1 || height < 1 || width * height / kPixelsAByte > static_cast<int64_t>(bytes))
     throw BadInput(
-        "{}: its header says {} x {}, more than its {} bytes can hold; replace it or "
-        "take it away",
+        "{}: its header says {} x {}, more than its {} bytes can contain; replace or remove it",
         name, width, height, bytes);
 }
 

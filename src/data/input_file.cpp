@@ -16,9 +16,9 @@
 namespace lockstep::data {
 namespace {
 
-// Deflate turns a byte into at most this many.
+// The highest compression ratio of deflate.
 constexpr int64_t kGzipAtMost = 1032;
-// Data sets up to this size are safe in memory from whoever changes the file.
+// Files up to this size are read into memory, so that later changes of the file have no effect.
 constexpr int64_t kReadAtMost = int64_t{1} << 30;
 
 }  // namespace
@@ -36,19 +36,19 @@ InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   gzbuffer(file_.get(), 1 << 18);
 }
 
-// Also at what looks like the end: there zlib says so when a gzip stream was cut.
+// Called at the end of the data too, where zlib reports a truncated gzip stream.
 void InputFile::require_sound() const {
   int code = Z_OK;
   const char* message = gzerror(file_.get(), &code);
   if (code == Z_OK || code == Z_STREAM_END) return;
-  throw BadInput("{}: damaged or truncated: {}; get the file again", path_.string(),
+  throw BadInput("{}: damaged or truncated: {}; replace the file", path_.string(),
                  code == Z_ERRNO ? std::strerror(errno) : message);
 }
 
 size_t InputFile::read_some(std::span<std::byte> into) {
   size_t done = 0;
   while (done < into.size()) {
-    // gzread takes an unsigned int and answers an int.
+    // gzread takes an unsigned int and returns an int.
     const size_t ask = std::min(into.size() - done, size_t{1} << 30);
     const int got = gzread(file_.get(), into.data() + done, static_cast<unsigned>(ask));
     if (got <= 0) require_sound();
@@ -63,36 +63,34 @@ void InputFile::read(std::span<std::byte> into) {
   const int64_t start = position_;
   const size_t got = read_some(into);
   if (got < into.size())
-    throw BadInput(
-        "{}: truncated: ends after {} bytes where at least {} were expected; get the "
-        "file again",
-        path_.string(), position_, start + static_cast<int64_t>(into.size()));
+    throw BadInput("{}: truncated: it has {} bytes, expected at least {}; replace the file",
+                   path_.string(), position_, start + static_cast<int64_t>(into.size()));
 }
 
 void InputFile::expect_remaining(int64_t bytes) {
   const bool plain = gzdirect(file_.get()) != 0;
   if (plain && bytes != bytes_on_disk_ - position_)
-    throw BadInput("{}: {}: its header promises {} bytes, {} follow; get the file again",
+    throw BadInput("{}: {}: {} bytes expected after its header, found {}; replace the file",
                    path_.string(),
                    bytes > bytes_on_disk_ - position_ ? "truncated" : "trailing bytes", bytes,
                    bytes_on_disk_ - position_);
   if (!plain && bytes / kGzipAtMost > bytes_on_disk_)
     throw BadInput(
-        "{}: its header promises {} bytes, more than {} bytes of gzip can hold; get the "
-        "file again",
+        "{}: {} bytes expected after its header, more than {} bytes of gzip can contain; replace "
+        "the file",
         path_.string(), bytes, bytes_on_disk_);
 }
 
 void InputFile::expect_end() {
   std::byte extra;
   if (read_some(std::span(&extra, 1)) != 0)
-    throw BadInput("{}: trailing bytes after the {} its header promises; get the file again",
-                   path_.string(), position_ - 1);
+    throw BadInput("{}: trailing bytes after the {} expected; replace the file", path_.string(),
+                   position_ - 1);
 }
 
 HeldBytes InputFile::map_rest(size_t bytes) const {
   const auto fail = [&] {
-    throw BadInput("{}: cannot be mapped into memory: {}", path_.string(), std::strerror(errno));
+    throw BadInput("{}: cannot be memory-mapped: {}", path_.string(), std::strerror(errno));
   };
   const int descriptor = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) fail();

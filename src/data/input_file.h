@@ -13,7 +13,7 @@ struct gzFile_s;
 
 namespace lockstep::data {
 
-/// Bytes that stay as long as a copy of this does.
+/// Reference-counted bytes: valid as long as a copy of this exists.
 class HeldBytes {
  public:
   HeldBytes() = default;
@@ -29,25 +29,25 @@ class HeldBytes {
   size_t size_ = 0;
 };
 
-/// A file read once from front to back, unpacked on the way when it is gzip.
+/// A file that is read once from start to end, and unpacked if it is gzip.
 class InputFile {
  public:
-  /// Throws BadInput when there is no such file.
+  /// Throws BadInput if there is no such file.
   explicit InputFile(std::filesystem::path path);
 
-  /// Fills all of `into`. Throws BadInput when the file ends before that or is damaged.
+  /// Fills all of `into`. Throws BadInput if the file is too short or damaged.
   void read(std::span<std::byte> into);
 
   /// As many bytes as there are, up to the size of `into`; 0 at the end.
   size_t read_some(std::span<std::byte> into);
 
-  /// Throws BadInput unless `bytes` more can follow: exactly that many in a plain file, no more
-  /// than gzip could have packed in a packed one. Call it before asking for that much memory.
+  /// Throws BadInput unless `bytes` more can follow: exactly that many in a plain file, at most
+  /// what its size allows in a gzip file. Call it before allocating that much memory.
   void expect_remaining(int64_t bytes);
 
-  /// All that is left, which must be exactly `bytes`: read into memory or, where a plain file has
-  /// more than 1 GiB, mapped. A file that is mapped must not change while it is in use. Throws
-  /// BadInput.
+  /// The rest of the file, which must be exactly `bytes`: read into memory or, if it is a plain
+  /// file and the rest has more than 1 GiB, memory-mapped. A mapped file must not change while it
+  /// is in use. Throws BadInput.
   HeldBytes take_rest(int64_t bytes);
 
   const std::filesystem::path& path() const { return path_; }
@@ -72,7 +72,7 @@ std::span<std::byte> writable_bytes(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
-/// md5 of the file's contents, unpacked when it is gzip.
+/// md5 of the file's contents, unpacked if it is gzip.
 std::string md5_of_contents(const std::filesystem::path& path);
 
 }  // namespace lockstep::data

@@ -27,7 +27,7 @@ bool is_right(const fs::path& folder, const CatalogFile& file) {
   try {
     return md5_of_contents(*path) == file.md5;
   } catch (const BadInput&) {
-    return false;  // damaged gzip: made again
+    return false;  // a damaged gzip file is made again
   }
 }
 
@@ -35,7 +35,7 @@ std::string without_ending(const std::string& name, const std::string& ending) {
   return name.ends_with(ending) ? name.substr(0, name.size() - ending.size()) : name;
 }
 
-// The official file that `found` holds or can be made into, if any.
+// The official file that `found` is or can be converted to, if any.
 const CatalogFile* official_file(const CatalogEntry& entry, const std::string& found) {
   for (const CatalogFile& file : entry.files)
     if (without_ending(found, ".gz") == file.name ||
@@ -55,8 +55,7 @@ std::vector<uint8_t> parse_labels(const FoundFile& found) {
         labels.push_back(label.get<uint8_t>());
   if (labels.empty() || labels.size() != json.size() || labels.size() % kCifarBatch != 0)
     throw BadInput(
-        "{}: expected a list of numbers from 0 to 9, {} for each batch; get the file "
-        "again",
+        "{}: expected a list of numbers from 0 to 9, {} for each batch; download the file again",
         found.where, kCifarBatch);
   return labels;
 }
@@ -102,8 +101,8 @@ std::vector<std::byte> Intake::make(const FoundFile& found, const std::string& n
   const auto labels = labels_.find(name);
   if (labels == labels_.end())
     throw BadInput(
-        "{}: its labels are not beside it; expected train_lables.json and "
-        "test_lables.json",
+        "{}: its labels are missing; expected train_lables.json and test_lables.json in the same "
+        "place",
         found.where);
   const std::vector<uint8_t> records =
       cifar_records(decode_png(contents, found.where), labels->second, found.where);
@@ -116,8 +115,9 @@ void Intake::store(const CatalogFile& file, const std::string& where,
   Digest digest(Digest::Kind::md5);
   digest.add(contents);
   if (const std::string md5 = digest.hex(); md5 != file.md5)
-    throw BadInput("{}: gives {} bytes with md5 {}, but {}'s {} has {} with {}; get the file again",
-                   where, contents.size(), md5, entry_.name, file.name, file.bytes, file.md5);
+    throw BadInput(
+        "{}: has {} bytes with md5 {}, but {}'s {} has {} with {}; download the file again", where,
+        contents.size(), md5, entry_.name, file.name, file.bytes, file.md5);
   AtomicFile out(folder_ / file.name);
   out.write(contents);
   out.commit();

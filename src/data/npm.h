@@ -4,14 +4,14 @@
 
 namespace lockstep::data {
 
-/// Where a package's archive is and what it must be.
+/// The address and digest of a package's archive.
 struct NpmArchive {
   std::string url;
   std::string sha512;  ///< in hexadecimal
 };
 
-/// Asks the user's own npm, so the registry is whichever npm is set up for. Throws BadInput when
-/// npm is missing or does not know the package.
+/// Asks the user's npm, which uses its configured registry. Throws BadInput if npm is missing or
+/// does not find the package.
 NpmArchive find_npm_archive(const std::string& package);
 
 }  // namespace lockstep::data

@@ -22,7 +22,7 @@ struct NpyType {
   const char* name;
   bool is_whole;
   void (*to_floats)(const std::byte* from, std::span<float> to);
-  /// For whole numbers; nothing where it is none of a class.
+  /// For whole numbers; nothing if the value is not a valid class.
   std::optional<int64_t> (*to_label)(const std::byte* from);
   /// For messages.
   std::string (*to_text)(const std::byte* from);
@@ -32,7 +32,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are read as they lie");
 
-// More classes than any data set has: a larger label is a mistake, not a reason to ask for memory.
+// More classes than any data set has: a larger label is taken as a mistake, before memory is
+// allocated.
 constexpr int64_t kMostClasses = 1'000'000;
 
 // IEEE 754 binary16.
@@ -53,7 +54,7 @@ struct Half {
   }
 };
 
-// Elements need not lie where their type may: who writes the header chooses its length.
+// Elements may be unaligned, since the header can have any length.
 template <typename Element>
 Element element_at(const std::byte* from) {
   Element element;
@@ -109,7 +110,7 @@ NpyArray::NpyArray(std::filesystem::path path) : path_(std::move(path)) {
   const NpyHeader header = read_npy_header(file);
   type_ = type_named(header.type, path_);
   if (header.shape.empty() || header.count == 0)
-    throw BadInput("{}: shape ({}) holds no samples; expected (samples, ...)", path_.string(),
+    throw BadInput("{}: shape ({}) has no samples; expected (samples, ...)", path_.string(),
                    to_string(header.shape));
   samples_ = header.shape[0];
   shape_.assign(header.shape.begin() + 1, header.shape.end());
@@ -134,7 +135,7 @@ void NpyArray::write(int64_t sample, std::span<float> to) const {
   const auto odd = std::find_if_not(to.begin(), to.end(), [](float x) { return std::isfinite(x); });
   if (odd != to.end())
     throw BadInput(
-        "{}: {} in sample {}: expected finite numbers; clean them, as np.nan_to_num(x) does, or "
+        "{}: {} in sample {}: expected finite numbers; replace them, as np.nan_to_num(x) does, or "
         "drop the sample",
         path_.string(), *odd, sample);
 }
@@ -149,8 +150,8 @@ std::vector<int64_t> NpyArray::labels() const {
                    type_->name);
   if (elements(shape_) != 1)
     throw BadInput(
-        "{}: shape ({} x {}): expected one label a sample; save y.ravel(), or "
-        "np.argmax(y, axis=1) where the labels are one-hot",
+        "{}: shape ({} x {}): expected one label per sample; save y.ravel(), or "
+        "np.argmax(y, axis=1) if the labels are one-hot",
         path_.string(), samples_, to_string(shape_));
   std::vector<int64_t> labels(static_cast<size_t>(samples_));
   for (int64_t i = 0; i < samples_; ++i) {
@@ -159,7 +160,7 @@ std::vector<int64_t> NpyArray::labels() const {
       throw BadInput(
           "{}: label {} of sample {}: expected classes numbered from 0 to at most {}; number them "
           "with np.unique(y, return_inverse=True)[1], or set data.options.targets = \"numbers\" "
-          "where they are quantities",
+          "for regression",
           path_.string(), type_->to_text(place(i)), i, kMostClasses - 1);
     labels[static_cast<size_t>(i)] = *label;
   }

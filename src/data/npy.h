@@ -12,8 +12,8 @@ namespace lockstep::data {
 
 struct NpyType;
 
-/// The array of an .npy file, with samples along its first dimension. Its elements are converted
-/// when they are asked for, so the file may be larger than memory.
+/// The array of an .npy file, with samples along its first dimension. Elements are converted when
+/// they are read, so that a memory-mapped file may be larger than memory.
 class NpyArray {
  public:
   /// Throws BadInput naming the file.
@@ -21,17 +21,17 @@ class NpyArray {
 
   const std::filesystem::path& path() const { return path_; }
   int64_t samples() const { return samples_; }
-  /// Of one sample: {} where the array has one dimension.
+  /// The shape of one sample: {} if the array has one dimension.
   const Shape& shape() const { return shape_; }
   bool has_bytes() const;          ///< uint8: pixels
   bool has_whole_numbers() const;  ///< of any size
 
-  /// One sample's elements. Throws BadInput with the sample where one is not a finite number.
+  /// Writes one sample's elements. Throws BadInput with the sample's number if one is not finite.
   void write(int64_t sample, std::span<float> to) const;
   /// For has_bytes().
   void write(int64_t sample, std::span<uint8_t> to) const;
 
-  /// One label for each sample. Throws BadInput unless each is one whole number from 0.
+  /// The label of each sample. Throws BadInput unless each sample is one whole number from 0.
   std::vector<int64_t> labels() const;
 
  private:

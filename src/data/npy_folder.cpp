@@ -1,7 +1,7 @@
-// The data set npy:DIR: x.npy and y.npy, and x_test.npy and y_test.npy where they are. Options:
+// The data set npy:DIR: x.npy and y.npy, and x_test.npy and y_test.npy if they exist. Options:
 //   layout    channels_first, or channels_last for images (N, H, W, C) and videos (N, T, H, W, C)
-//   targets   what y.npy holds: classes, or numbers; by default classes where it has one whole
-//             number a sample
+//   targets   what y.npy contains: classes, or numbers; auto (default): classes if it has one whole
+//             number per sample, else numbers
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -39,7 +39,7 @@ Targets targets_from(const Options& options, const NpyArray& y) {
 // {..., height, width, channels} -> {..., channels, height, width}, one image after another.
 template <typename T>
 void channels_to_front(std::span<const T> from, const Shape& shape, std::span<T> to) {
-  const size_t rank = shape.size();  // `shape` is as they come out
+  const size_t rank = shape.size();  // `shape` is that of the result
   const auto channels = static_cast<size_t>(shape[rank - 3]);
   const auto pixels = static_cast<size_t>(shape[rank - 2] * shape[rank - 1]);
   for (size_t start = 0; start < from.size(); start += pixels * channels)
@@ -57,13 +57,13 @@ NpyPair read_pair(const fs::path& x_path, const fs::path& y_path) {
   NpyPair pair{std::make_shared<NpyArray>(x_path), std::make_shared<NpyArray>(y_path)};
   if (pair.x->samples() != pair.y->samples())
     throw BadInput(
-        "{} has {} samples, {} has {} labels: expected as many; save both again from "
+        "{} has {} samples, but {} has {} targets: expected equal numbers; save both again from "
         "the same data",
         x_path.string(), pair.x->samples(), y_path.string(), pair.y->samples());
   return pair;
 }
 
-// An array of one number a sample is a row of one feature.
+// An array with one number per sample becomes rows of one feature.
 Shape input_shape(const NpyArray& x, ChannelOrder layout) {
   Shape shape = x.shape().empty() ? Shape{1} : x.shape();
   if (layout == ChannelOrder::channels_last && (shape.size() == 3 || shape.size() == 4))
@@ -71,7 +71,7 @@ Shape input_shape(const NpyArray& x, ChannelOrder layout) {
   return shape;
 }
 
-// x_test.npy's samples may lack a class of x.npy's, and have ones that x.npy lacks.
+// Classes are numbered over both splits, since each may lack classes of the other.
 std::vector<std::string> numbered_classes(int64_t count) {
   std::vector<std::string> names;
   for (int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
@@ -127,10 +127,11 @@ void require_alike(const fs::path& folder, const NpyArray& train, const NpyArray
   if (train.shape() != test.shape())
     throw BadInput("{}: samples of x.npy are {}, of x_test.npy {}: expected the same shape",
                    folder.string(), to_string(train.shape()), to_string(test.shape()));
-  // Bytes are read as 0..1 and floats as they are, so a mixture would differ by 255 times.
+  // Bytes are scaled to 0..1 and floats are not, so that the splits would differ by a factor of
+  // 255.
   if (train.has_bytes() != test.has_bytes())
     throw BadInput(
-        "{}: one of x.npy and x_test.npy is uint8, the other is not: expected the same "
+        "{}: only one of x.npy and x_test.npy is uint8: expected the same "
         "dtype; save both as uint8 or both as float32",
         folder.string());
 }
@@ -140,10 +141,9 @@ bool has_test(const fs::path& folder) {
   const bool has_x = fs::exists(folder / "x_test.npy");
   const bool has_y = fs::exists(folder / "y_test.npy");
   if (has_x != has_y)
-    throw BadInput(
-        "{}: has {} but not {}; add it, or take the other away to hold out a part of "
-        "x.npy",
-        folder.string(), has_x ? "x_test.npy" : "y_test.npy", has_x ? "y_test.npy" : "x_test.npy");
+    throw BadInput("{}: has {} but not {}; add it, or remove the other to hold out a part of x.npy",
+                   folder.string(), has_x ? "x_test.npy" : "y_test.npy",
+                   has_x ? "y_test.npy" : "x_test.npy");
   return has_x;
 }
 

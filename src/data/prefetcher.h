@@ -18,7 +18,7 @@ struct BatchPosition {
   int64_t index = 0;  ///< of the batch in the epoch
 };
 
-/// A batch and the memory it lies in.
+/// A batch and its memory.
 struct BatchBuffer {
   std::vector<int64_t> samples = {};
   std::vector<int64_t> items = {};
@@ -26,9 +26,10 @@ struct BatchBuffer {
   LoadedBatch batch = {};
 };
 
-/// Keeps buffers filled ahead of their reader, in a thread of its own. A buffer goes from `free_`
-/// to the thread, to `ready_`, to the reader (`held_`) and back to `free_`: it is in one place at a
-/// time, so the thread never writes what the reader reads. Fills happen one at a time, in order.
+/// Fills buffers ahead of their reader, in a separate thread. A buffer goes from `free_` to the
+/// thread, to `ready_`, to the reader (`held_`) and back to `free_`. It is in one place at a time,
+/// so that the thread never writes what the reader reads. Buffers are filled one at a time, in
+/// order.
 class Prefetcher {
  public:
   using Fill = std::function<void(BatchPosition, BatchBuffer&)>;
@@ -38,11 +39,11 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// Makes `position` the next one; the batch in use stays valid.
+  /// Makes `position` that of the next batch; the batch in use stays valid.
   void seek(BatchPosition position) EXCLUDES(mutex_);
 
-  /// Waits for the next batch and gives the one before back. Rethrows what `fill` threw, once the
-  /// batches before it are used up.
+  /// Releases the previous batch and waits for the next one. Rethrows what `fill` threw, after the
+  /// batches before it.
   const LoadedBatch& next() EXCLUDES(mutex_);
 
  private:
@@ -53,7 +54,7 @@ class Prefetcher {
   const int64_t batches_per_epoch_;
   const Fill fill_;
 
-  // Each belongs to whoever has taken its number out of `free_` or `ready_`.
+  // Each belongs to the thread or the reader that has taken its number out of `free_` or `ready_`.
   std::vector<BatchBuffer> buffers_;
 
   Mutex mutex_;
@@ -63,7 +64,7 @@ class Prefetcher {
   std::vector<size_t> ready_ GUARDED_BY(mutex_);  // the oldest first
   std::optional<size_t> held_ GUARDED_BY(mutex_);
   BatchPosition position_ GUARDED_BY(mutex_);  // of the next fill
-  uint64_t seeks_ GUARDED_BY(mutex_) = 0;      // a fill begun before the latest seek is thrown away
+  uint64_t seeks_ GUARDED_BY(mutex_) = 0;      // a fill begun before the latest seek is discarded
   bool stop_ GUARDED_BY(mutex_) = false;
   std::exception_ptr error_ GUARDED_BY(mutex_);
 

@@ -45,7 +45,7 @@ class Pipe {
   std::array<int, 2> ends_ = {-1, -1};
 };
 
-// A child that is waited for, and ended first if it is still running.
+// A child process; its destructor kills it if it is still running, and waits for it.
 class Child {
  public:
   explicit Child(pid_t pid) : pid_(pid) {}
@@ -69,7 +69,7 @@ class Child {
   pid_t pid_;
 };
 
-// The new process's id, or 0 when there is no such program.
+// The new process's id, or 0 if there is no such program.
 pid_t spawn(const std::vector<std::string>& command, const Pipe& output, const Pipe& errors) {
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
@@ -89,7 +89,7 @@ pid_t spawn(const std::vector<std::string>& command, const Pipe& output, const P
   return pid;
 }
 
-// Appends what can be read now; closes the pipe at its end.
+// Appends what can be read without blocking; closes the pipe at its end.
 void drain(Pipe& pipe, std::string& text) {
   std::array<char, 4096> piece;
   const ssize_t got = read(pipe.read_end(), piece.data(), piece.size());
@@ -115,9 +115,9 @@ std::optional<ProcessResult> run_program(const std::vector<std::string>& command
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0)
-      throw BadInput("`{}` was not done after {} s; look at the network and try again",
+      throw BadInput("`{}` did not finish within {} s; check the network and try again",
                      fmt::join(command, " "), limit.count());
-    // poll leaves out a descriptor of -1.
+    // poll ignores a descriptor of -1.
     std::array<pollfd, 2> waiting = {
         {{output.read_end(), POLLIN, 0}, {errors.read_end(), POLLIN, 0}}};
     poll(waiting.data(), waiting.size(), static_cast<int>(left));

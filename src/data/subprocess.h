@@ -8,13 +8,13 @@
 namespace lockstep::data {
 
 struct ProcessResult {
-  int exit_code = 0;  ///< 128 + the signal's number when a signal ended it
+  int exit_code = 0;  ///< 128 + the signal's number if a signal ended it
   std::string output;
   std::string errors;
 };
 
-/// Runs a program found on the PATH, without a shell, and collects what it prints. Nothing when
-/// there is no such program. Throws BadInput when it is not done in time; it is ended then.
+/// Runs a program found on the PATH, without a shell, and returns its output; nothing if there is
+/// no such program. Kills it and throws BadInput if it exceeds `limit`.
 std::optional<ProcessResult> run_program(const std::vector<std::string>& command,
                                          std::chrono::seconds limit);
 

@@ -33,7 +33,7 @@ std::shared_ptr<const TrainingData> load_training_data(const DataOptions& option
   const Stopwatch stopwatch;
   const Splits splits = load_splits(options);
   check_batch(batch, *splits.train);
-  // Both read all there is: the one in a thread while the other is done here.
+  // Digest and normalization both read the data: the digest is computed in another thread.
   auto digest = std::async(std::launch::async, [&] { return digest_of(splits); });
   auto data = std::make_shared<TrainingData>();
   if (options.normalize) data->normalization = measure_normalization(*splits.train);

@@ -11,36 +11,36 @@
 
 namespace lockstep::data {
 
-/// What to train on, as a recipe says it.
+/// The recipe's [data]: what to train on.
 struct DataOptions {
   /// A name of datasets(), with its argument if it takes one: "npy:DIR".
   std::string name = "fashion-mnist";
-  /// The share of samples held out as the test split, where the data set has no test split itself.
+  /// The fraction of samples that is held out as test split if the data set has none.
   double test_fraction = 0.1;
-  /// Chooses the held-out samples.
+  /// The seed that selects the held-out samples.
   int64_t hold_out_seed = 1;
   Augment augment = {};
   bool normalize = true;
-  /// What the data set itself is asked: the recipe's [data.options].
+  /// Options of the data set: the recipe's [data.options].
   Options options = {};
 };
 
 /// A data set, ready to train on.
 struct TrainingData {
-  /// As a model reads them: the training split is augmented, both are normalized.
+  /// As a model reads them: both splits are normalized, and the training split is augmented.
   Splits splits;
-  /// sha256 over both splits as they came: equal digests, equal data.
+  /// sha256 over the digests of both splits, before augmentation and normalization.
   std::string digest;
-  /// What was measured on the training split, by input. Empty ones: as it came.
+  /// Measured on the training split, by input; empty for inputs that are not normalized.
   std::vector<Normalization> normalization;
   double load_seconds = 0;
 };
 
-/// Both splits as they come, one held out where there is none. Throws BadInput naming the file,
-/// what is wrong and the cure.
+/// Both splits, without augmentation and normalization; a missing test split is held out. Throws
+/// BadInput with the file, what is wrong and how to correct it.
 Splits load_splits(const DataOptions& options);
 
-/// For batches of `batch` samples, augmented by random numbers that follow from `seed`. Throws
+/// Loads data for batches of `batch` samples, augmented with random numbers from `seed`. Throws
 /// BadInput.
 std::shared_ptr<const TrainingData> load_training_data(const DataOptions& options, int64_t batch,
                                                        uint64_t seed);

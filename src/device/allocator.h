@@ -2,8 +2,8 @@
 
 namespace lockstep {
 
-/// Lets the process keep memory that it frees, to use it again: training asks for the same large
-/// pieces in every step, and getting them from the system anew costs a tenth of it.
+/// Makes malloc keep freed memory instead of returning it to the system: training allocates the
+/// same large blocks in every step, and getting them from the system again costs a tenth of a step.
 void keep_freed_memory();
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// What this machine's processor calls itself: "AMD EPYC". "unknown" where it does not say.
+/// The name of this machine's processor, such as "AMD EPYC", or "unknown".
 std::string processor_name();
 
 }  // namespace lockstep

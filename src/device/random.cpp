@@ -3,7 +3,7 @@
 namespace lockstep {
 
 uint64_t RandomStream::below(uint64_t bound) {
-  // Values under 2^64 mod bound would make the small results likelier than the rest.
+  // Skip values under 2^64 mod bound, which would make small results more likely.
   const uint64_t reject_under = (0 - bound) % bound;
   uint64_t value = next();
   while (value < reject_under) value = next();

@@ -7,8 +7,8 @@ namespace lockstep {
 /// What a random stream is for: streams of different purposes never overlap.
 enum class Purpose : uint64_t { weights = 1, shuffle, augment, forward, hold_out, evaluation };
 
-/// Random numbers that are a pure function of their key, so that who draws them, when, and on how
-/// many workers makes no difference.
+/// Random numbers that are a pure function of their key: which worker or thread draws them, and
+/// when, makes no difference.
 ///
 ///     RandomStream stream(Purpose::augment, seed, epoch, sample);
 ///     bool flip = stream.below(2) == 1;
@@ -31,7 +31,7 @@ class RandomStream {
  private:
   static constexpr uint64_t kStep = 0x9e3779b97f4a7c15;
 
-  // SplitMix64's finalizer: every bit of the input moves every bit of the output.
+  // SplitMix64's finalizer: every bit of the input affects every bit of the output.
   static constexpr uint64_t mix(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;

@@ -6,8 +6,8 @@
 
 namespace lockstep::elastic {
 
-/// Asks the coordinator of a job who its workers are, after telling it what is in `control`. Throws
-/// BadInput where that cannot be, Timeout, PeerLost.
+/// Sends `control` to the coordinator of a job; returns its answer, such as the list of workers.
+/// Throws BadInput if the coordinator refuses, Timeout, PeerLost.
 std::string control(const MemberOptions& job, const Control& control);
 
 }  // namespace lockstep::elastic

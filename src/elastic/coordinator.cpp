@@ -12,9 +12,9 @@ namespace {
 
 using net::FrameKind;
 
-// Who has been told all waits this long for the other end to hang up.
+// How long to wait for a refused worker to close its connection.
 constexpr double kFarewellSeconds = 2;
-// Who waits longer than this for workers to come says so.
+// Log that workers are missing after waiting for this long.
 constexpr double kShortageSeconds = 3;
 
 }  // namespace
@@ -56,7 +56,7 @@ void Coordinator::serve() {
   tell_shortage();
 }
 
-// Another worker is usually there within a second.
+// Logs only after a while, since a replacement usually joins within a second.
 void Coordinator::tell_shortage() {
   const std::string shortage = membership_.shortage();
   if (shortage.empty()) {
@@ -64,7 +64,7 @@ void Coordinator::tell_shortage() {
   } else if (!short_since_) {
     short_since_ = Deadline::in(kShortageSeconds);
   } else if (short_since_->passed()) {
-    options_.tell(fmt::format("{}: waiting {:.0f} s for others", shortage, membership_.patience()));
+    options_.tell(fmt::format("{}: waiting {:.0f} s for more", shortage, membership_.patience()));
     short_since_ = Deadline::never();
   }
 }
@@ -107,7 +107,7 @@ void Coordinator::admit(MemberId id, Guest& guest, const Hello& hello) {
       membership_.admit(id, hello, {.here = is_here ? std::optional(place->second) : std::nullopt});
   if (refusal) {
     options_.tell(
-        fmt::format("turned away a worker ({}, pid {}): {}", hello.host, hello.pid, *refusal));
+        fmt::format("refused a worker ({}, pid {}): {}", hello.host, hello.pid, *refusal));
     guest.link.send(FrameKind::membership, encode(Dismiss{.refused = true, .why = *refusal}));
     guest.silent = Deadline::in(kFarewellSeconds);
     return;
@@ -128,7 +128,7 @@ void Coordinator::answer(Guest& guest, const Control& control) {
   guest.link.send(FrameKind::membership, encode(status));
 }
 
-// One of this host's is lost once its process has ended: until then it may be writing.
+// A worker of this host is lost only when its process has ended: until then it may be writing.
 void Coordinator::part_from_who_is_gone() {
   for (auto entry = guests_.begin(); entry != guests_.end();) {
     auto& [id, guest] = *entry;
@@ -146,7 +146,9 @@ void Coordinator::part_from_who_is_gone() {
     if (guest.member) {
       if (!membership_.over())
         options_.tell(fmt::format("{} {}", membership_.name(id),
-                                  guest.link.closed() ? "hung up" : "fell silent"));
+                                  guest.link.closed() ? std::string("closed its connection")
+                                                      : fmt::format("sent no heartbeat for {:g} s",
+                                                                    options_.silence_seconds)));
       membership_.lost(id);
     }
     entry = guests_.erase(entry);
@@ -165,7 +167,7 @@ void Coordinator::ended(int pid) {
       ++entry;
       continue;
     }
-    hear(id, guest);  // what it said before it ended
+    hear(id, guest);  // messages that it sent before it ended
     if (guest.member) membership_.lost(id);
     entry = guests_.erase(entry);
   }

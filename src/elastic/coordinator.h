@@ -18,33 +18,33 @@ namespace lockstep::elastic {
 struct CoordinatorOptions {
   std::string host;  ///< where to listen; "127.0.0.1" for a job of one host
   uint16_t port = 0;
-  std::string key;              ///< what only the job's workers know
-  double silence_seconds = 10;  ///< until a worker that says nothing is lost
+  std::string key;              ///< secret of the job's workers
+  double silence_seconds = 10;  ///< a worker that sends no heartbeat for this long is lost
   Membership::Bounds limits;
   std::function<void(const std::string& message)> tell;
 };
 
-/// Lives in the launcher of a job whose workers come and go: hears from all of them, on whatever
-/// host, and tells them with whom to work. Never waits.
+/// Runs in the launcher of node 0 of an elastic job: receives the messages of all workers on all
+/// hosts, and tells them which generation to join. Never blocks.
 class Coordinator {
  public:
-  /// Throws BadInput where the port is taken.
+  /// Throws BadInput if the port is in use.
   explicit Coordinator(const CoordinatorOptions& options);
 
-  /// What to wait for before `serve` has something to do, and for how many seconds at most.
+  /// What to poll before calling `serve`, and for how many seconds at most.
   void add_waits(std::vector<pollfd>& waits) const;
   double patience() const;
   void serve();
 
-  /// In a worker that was forked off: what is the launcher's is closed here.
+  /// In a forked worker: closes the descriptors that belong to the launcher.
   void close_here();
 
-  /// The process `pid`, of this launcher's, has been started in one of this host's places, or has
+  /// This launcher has started process `pid` in one of this host's places, or the process has
   /// ended.
   void started(int pid, int place);
   void ended(int pid);
-  /// Processes of this launcher's that are not with us any more, if they still run: to be killed,
-  /// so that none of them goes on writing.
+  /// Processes of this launcher that count as lost but still run: the launcher must kill them, so
+  /// that they write nothing more.
   std::vector<int> take_condemned();
 
   void stop() { membership_.stop(); }
@@ -54,9 +54,9 @@ class Coordinator {
   struct Guest {
     net::FrameLink link;
     bool member = false;
-    int pid_here = 0;  ///< 0: not one of this launcher's
+    int pid_here = 0;  ///< 0: not started by this launcher
     bool condemned = false;
-    Deadline silent;  ///< once it has said nothing for too long
+    Deadline silent;  ///< when its heartbeat timeout ends
   };
 
   void welcome();
@@ -77,7 +77,7 @@ class Coordinator {
   std::vector<int> condemned_;
   MemberId next_id_ = 1;
   Deadline next_beat_ = Deadline::in(0);
-  std::optional<Deadline> short_since_;  ///< until it is told that workers are missing
+  std::optional<Deadline> short_since_;  ///< when to log that workers are missing
 };
 
 }  // namespace lockstep::elastic

@@ -19,7 +19,7 @@ net::Descriptor dial_coordinator(const MemberOptions& options) {
   while (!dial.advance()) {
     if (deadline.passed())
       throw Timeout(
-          {}, fmt::format("the job's coordinator was not reached at {}:{} in {:.0f} s "
+          {}, fmt::format("cannot connect to the job's coordinator at {}:{} within {:.0f} s "
                           "({}); check that it runs, its address and port, and "
                           "firewalls",
                           options.host, options.port, options.connect_seconds, dial.last_error()));

@@ -5,8 +5,8 @@
 
 namespace lockstep::elastic {
 
-/// A connection to a job's coordinator that has passed its handshake. Throws BadInput (no such
-/// host, another key), Timeout, and Interrupted when asked to stop.
+/// Connects to a job's coordinator; the connection has passed its handshake. Throws BadInput
+/// (unknown host, wrong key), Timeout, and Interrupted when asked to stop.
 net::Descriptor dial_coordinator(const MemberOptions& options);
 
 }  // namespace lockstep::elastic

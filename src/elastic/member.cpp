@@ -20,15 +20,15 @@ namespace {
 
 using net::FrameKind;
 
-// How often to tell that steps were finished.
+// How often to report finished steps.
 constexpr double kStepSeconds = 0.2;
-// How long last words may take to get away.
+// How long sending the last message may take.
 constexpr double kLastWordsSeconds = 2;
 
 int event_descriptor() {
   const int descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (descriptor < 0)
-    throw Error(fmt::format("no event descriptor: {}; see ulimit -n", std::strerror(errno)));
+    throw Error(fmt::format("cannot make an eventfd: {}; see ulimit -n", std::strerror(errno)));
   return descriptor;
 }
 
@@ -137,8 +137,10 @@ void Member::listen() {
     }
     const bool is_silent = options_.is_guest && silent.passed();
     if (!lost_ && (link_.closed() || is_silent)) {
-      lost_ = fmt::format("the job's coordinator at {}:{} {}: this worker ends", options_.host,
-                          options_.port, is_silent ? "fell silent" : "is gone");
+      lost_ = fmt::format(
+          "the job's coordinator at {}:{} {}: this worker ends", options_.host, options_.port,
+          is_silent ? fmt::format("sent no heartbeat for {:g} s", options_.silence_seconds)
+                    : std::string("closed its connection"));
       leave_at_once(*lost_);
     }
     if (silent.passed()) silent = Deadline::never();

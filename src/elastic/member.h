@@ -15,54 +15,54 @@
 namespace lockstep::elastic {
 
 struct MemberOptions {
-  std::string host;  ///< where the coordinator is
+  std::string host;  ///< of the coordinator
   uint16_t port = 0;
   std::string key;
-  Facts facts;  ///< what all workers must hold alike
+  Facts facts;  ///< what must be equal on all workers
   double silence_seconds = 10;
   double connect_seconds = 60;
-  /// Of another launcher than the coordinator's: ends when it hears nothing from there, and leaves
-  /// the job alone when it is asked to stop. The coordinator's own workers end with their launcher
-  /// and stop when that is asked to.
+  /// Started by another launcher than the coordinator's: ends when it receives no heartbeat from
+  /// the coordinator, and leaves the job when it is asked to stop. The coordinator's own workers
+  /// end with their launcher and stop when that is asked to.
   bool is_guest = false;
-  int stop = -1;  ///< a guest's: readable once it is asked to stop
+  int stop = -1;  ///< of a guest: becomes readable when it is asked to stop
 };
 
-/// A worker's end of a job whose workers come and go. A thread hears what the coordinator says and
-/// tells it that this worker is alive.
+/// A worker's connection to the coordinator of an elastic job. A thread receives the coordinator's
+/// messages and sends heartbeats.
 ///
 ///     Member member(options);
 ///     while (true) {
-///       const auto order = member.next(ready);  // or it is dismissed
+///       const auto order = member.next(ready);  // or Dismiss: the worker must end
 ///       World world = ...;                      // with the others of that generation
 ///       member.on_leave([world](const std::string& why) mutable { world.abort(why); });
-///       ...                                     // until the run ends or others are lost
+///       ...                                     // until the run ends or workers are lost
 ///     }
 class Member {
  public:
-  /// Throws BadInput (no such host, another key), Timeout, and Interrupted when asked to stop.
+  /// Throws BadInput (unknown host, wrong key), Timeout, and Interrupted when asked to stop.
   explicit Member(const MemberOptions& options);
   ~Member();
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
-  /// Says that this worker is ready for another generation than the one it was in, and waits to be
-  /// told which. Throws PeerLost when the coordinator is gone or silent.
+  /// Reports that this worker is ready for the next generation and waits for the order to join one.
+  /// Throws PeerLost when the connection to the coordinator is lost or its heartbeat times out.
   std::variant<Go, Dismiss> next(const Ready& ready);
 
-  /// Readable once the generation under way must be left at once.
+  /// Becomes readable when the current generation must be left at once.
   int interrupted() const { return interrupted_; }
-  /// Set once all are asked to leave the generation after the step under way.
+  /// Set when all workers are asked to leave the generation after the current step.
   const std::atomic<bool>& regroup() const { return regroup_; }
-  /// Calls `abort` from the thread, once, when the generation must be left at once; at once if that
-  /// is so already. Nothing: calls nobody any more.
+  /// Calls `abort` once, from the thread, when the generation must be left at once; immediately if
+  /// that is the case already. nullptr: call nothing any more.
   void on_leave(std::function<void(const std::string& why)> abort);
-  /// Whether the generation under way must be left at once.
+  /// Whether the current generation must be left at once.
   bool must_leave();
 
-  /// To be set to how many steps are done; the coordinator is told of it.
+  /// Set this to the number of finished steps; it is sent to the coordinator.
   std::atomic<int64_t>& steps_done() { return step_; }
-  /// The last words: the run has come to its end, or to an error that would happen again.
+  /// The last message: the run has ended, or failed with an error that would occur again.
   void say(const Bye& bye);
   void say(const Fail& fail);
 
@@ -75,7 +75,7 @@ class Member {
 
   const MemberOptions options_;
   const int interrupted_;
-  const int wake_;  ///< the thread, when there is something to send
+  const int wake_;  ///< wakes the thread when there is something to send
   std::atomic<bool> regroup_ = false;
   std::atomic<int64_t> step_ = -1;
 
@@ -85,7 +85,7 @@ class Member {
   net::FrameLink link_;
   std::optional<std::variant<Go, Dismiss>> order_;
   int64_t generation_ = 0;
-  std::optional<std::string> leave_;  ///< why, at once
+  std::optional<std::string> leave_;  ///< why it must be left at once
   std::function<void(const std::string&)> abort_;
   std::optional<std::string> lost_;  ///< how the coordinator was lost
   bool ends_ = false;

@@ -8,7 +8,7 @@
 namespace lockstep::elastic {
 namespace {
 
-// Workers that die again and again before they have done a step will not do one the next time.
+// Give up after this many losses in a row without a finished step in between.
 constexpr int kMostLossesInVain = 10;
 
 std::optional<std::string> objection(const Facts& jobs, const Facts& theirs) {
@@ -16,17 +16,17 @@ std::optional<std::string> objection(const Facts& jobs, const Facts& theirs) {
   if (!difference) return std::nullopt;
   const auto& [name, value] = difference->ours;
   const auto& [their_name, their_value] = difference->theirs;
-  if (name != their_name) return "it is of another version of Lockstep";
+  if (name != their_name) return "it runs another version of Lockstep";
   return fmt::format("the job has {} {}, this worker has {}", name, value, their_value);
 }
 
 }  // namespace
 
 std::optional<std::string> Membership::admit(MemberId id, const Hello& hello, const Seat& place) {
-  if (over_ || stops_) return "the job is at its end";
+  if (over_ || stops_) return "the job is ending";
   if (const auto other = objection(limits_.facts, hello.facts)) return other;
   if (!place.here && count() >= std::max(wanted_, limits_.most))
-    return fmt::format("the job has its {} workers; see --max-workers", count());
+    return fmt::format("the job already has {} workers; see --max-workers", count());
   members_[id] = {.hello = hello, .place = place, .rank = {}};
   if (!place.here) wanted_ = std::max(wanted_, count());
   return std::nullopt;
@@ -80,7 +80,7 @@ void Membership::lost(MemberId id) {
 }
 
 std::optional<std::string> Membership::want(int workers) {
-  if (over_ || stops_) return "the job is at its end";
+  if (over_ || stops_) return "the job is ending";
   if (workers < limits_.least || workers > limits_.most)
     return fmt::format("--set {}: expected {} to {} workers (--min-workers, --max-workers)",
                        workers, limits_.least, limits_.most);
@@ -106,8 +106,9 @@ std::vector<Order> Membership::orders() {
     losses_in_vain_ = step_ > step_at_loss_ ? 1 : losses_in_vain_ + 1;
     step_at_loss_ = step_;
     if (losses_in_vain_ >= kMostLossesInVain)
-      end(fmt::format("workers were lost {} times without finishing a step; the last time: {}",
-                      losses_in_vain_, whom_),
+      end(fmt::format(
+              "workers were lost {} times in a row without a finished step; the last one: {}",
+              losses_in_vain_, whom_),
           orders);
     if (over_) return orders;
   }
@@ -122,7 +123,7 @@ std::vector<Order> Membership::orders() {
     gave_up_ = true;
     begin_generation(true, orders);
   } else if (patience_.passed())
-    end(fmt::format("{} workers are needed, and {} came in {:g} s", needed(), count(),
+    end(fmt::format("{} workers are needed, but only {} joined within {:g} s", needed(), count(),
                     limits_.patience_seconds),
         orders);
   return orders;
@@ -148,7 +149,7 @@ void Membership::end(const std::string& why, std::vector<Order>& orders) {
   if (!why.empty() && exit_code_ == 0) exit_code_ = 1;
   failure_ = why;
   for (auto member = members_.begin(); member != members_.end();) {
-    // Who is in a generation comes to its end with the others, unless that cannot be any more.
+    // Members of a running generation end with it, unless the job has failed.
     if (why.empty() && member->second.rank) {
       ++member;
       continue;
@@ -158,7 +159,8 @@ void Membership::end(const std::string& why, std::vector<Order>& orders) {
   }
 }
 
-// Who is in a generation that must not go on, or that others wait to join.
+// Orders members to leave their generation if it lost a worker, or if workers wait to join or
+// leave.
 void Membership::order_to_leave(std::vector<Order>& orders) {
   const bool changes = std::any_of(members_.begin(), members_.end(), [](const auto& entry) {
     return !entry.second.rank || entry.second.resigned;
@@ -173,7 +175,7 @@ void Membership::order_to_leave(std::vector<Order>& orders) {
   }
 }
 
-// Who resigned, and then the last in the order of ranks.
+// First members that resigned, then those with the highest ranks.
 void Membership::dismiss_who_is_too_many(std::vector<Order>& orders) {
   for (const MemberId id : by_rank()) {
     if (!members_.at(id).resigned) continue;
@@ -206,7 +208,7 @@ void Membership::begin_generation(bool last, std::vector<Order>& orders) {
   }
 }
 
-// Who is here first, by places; then the others as they came.
+// Workers of this host first, by place; then the others in the order in which they connected.
 std::vector<MemberId> Membership::by_rank() const {
   std::vector<MemberId> ids;
   for (const auto& [id, member] : members_) ids.push_back(id);

@@ -12,14 +12,14 @@
 
 namespace lockstep::elastic {
 
-/// Numbers are given in order of coming.
+/// Assigned in the order in which workers connect.
 using MemberId = int64_t;
 
-/// Where a member runs: on the coordinator's own host in one of its places, or elsewhere. Rank 0,
-/// which keeps the run's record, is always here, so that a part of the job that is cut off can
-/// never write.
+/// Where a member runs: in a place of the coordinator's host, or on another host. Rank 0, which
+/// writes the run's folder, is always on the coordinator's host, so that workers that are cut off
+/// can never write.
 struct Seat {
-  std::optional<int> here;  ///< which place of this host
+  std::optional<int> here;  ///< the place, on the coordinator's host
 };
 
 struct Order {
@@ -27,17 +27,17 @@ struct Order {
   std::variant<Go, Leave, Dismiss> what;
 };
 
-/// Who works on a run, and since when: decides from what happens to workers who belongs to the next
-/// generation. Talks to nobody: takes what happened and gives orders.
+/// Decides which workers belong to the next generation. A pure state machine: it is told what
+/// happened to workers and returns orders for them; it does no input or output.
 class Membership {
  public:
   struct Bounds {
-    Facts facts = {};  ///< what every worker must hold
-    int first = 1;     ///< so many begin
-    int here = 1;      ///< of them on this host
-    int least = 1;     ///< with fewer it does not go on
+    Facts facts = {};  ///< what must be equal on all workers
+    int first = 1;     ///< workers of the first generation
+    int here = 1;      ///< of them, on this host
+    int least = 1;     ///< with fewer the run stops
     int most = 1;
-    double patience_seconds = 60;  ///< for so many to come, at first and later on
+    double patience_seconds = 60;  ///< for enough workers to join
   };
 
   explicit Membership(const Bounds& limits)
@@ -46,42 +46,42 @@ class Membership {
         places_here_(limits.here),
         patience_(Deadline::in(limits.patience_seconds)) {}
 
-  /// Why this one cannot belong to the job; nothing where it is welcome.
+  /// Admits a worker, or returns why it is refused.
   std::optional<std::string> admit(MemberId id, const Hello& hello, const Seat& place);
   void ready(MemberId id, const Ready& ready);
   void beat(MemberId id, int64_t step);
-  /// It said goodbye, which all do once rank 0 has written everything: the job's end.
+  /// It said goodbye, as all do once rank 0 has written everything: the job has ended.
   void bye(MemberId id);
-  /// It wants to leave after the step under way.
+  /// It wants to leave after the current step.
   void resign(MemberId id);
   void failed(MemberId id, const Fail& fail);
-  /// It died, hung up or fell silent.
+  /// Its process died, its connection was closed or its heartbeat timed out.
   void lost(MemberId id);
-  /// So many are wanted from here on, or why that cannot be.
+  /// Sets the number of workers from now on, or returns why that is refused.
   std::optional<std::string> want(int workers);
-  /// "1 of 2 workers", where the next generation waits for others to come; else "".
+  /// "1 of 2 workers" while the next generation waits for more workers; else "".
   std::string shortage() const;
-  /// Somebody asked the job to stop: it does after the step under way, with a checkpoint.
+  /// Stops the job after the current step, with a checkpoint.
   void stop() { stops_ = true; }
 
-  /// What members are to do now. Call it after every change, and when `patience` has passed.
+  /// The orders for members. Call it after every change, and when `patience` has passed.
   std::vector<Order> orders();
   double patience() const { return in_generation() ? kNoHurry : patience_.left(); }
 
-  /// How many this host is to keep running.
+  /// How many workers this host must keep running.
   int places_here() const { return places_here_; }
   int count() const { return static_cast<int>(members_.size()); }
   int64_t step() const { return step_; }
-  /// The run is at its end, or will not go on: nobody else is needed.
+  /// The run has ended or failed: no more workers are needed.
   bool over() const { return over_; }
-  /// Why it did not come to its end.
+  /// Why it failed.
   const std::string& failure() const { return failure_; }
   int exit_code() const { return exit_code_; }
-  /// Too few were left: the run was stopped, with a checkpoint.
+  /// The run was stopped, with a checkpoint, because too few workers were left.
   bool gave_up() const { return gave_up_; }
   /// "rank 3 (node7, pid 4711)".
   std::string name(MemberId id) const { return name(members_.at(id)); }
-  /// A line for every member.
+  /// One line per member.
   std::string text() const;
 
  private:
@@ -90,7 +90,7 @@ class Membership {
   struct MemberState {
     Hello hello;
     Seat place;
-    std::optional<int> rank;  ///< of the generation it is in
+    std::optional<int> rank;  ///< in its current generation
     bool resigned = false;
     bool told_to_leave = false;  ///< the generation, after a step or at once
     bool told_at_once = false;
@@ -111,11 +111,11 @@ class Membership {
   int places_here_;
   std::map<MemberId, MemberState> members_;
   int64_t generation_ = 0;
-  int64_t step_ = -1;           ///< the furthest that anyone has told
-  int64_t step_at_loss_ = -1;   ///< when somebody was lost last
-  int losses_in_vain_ = 0;      ///< in a row, without a step in between
-  bool lost_somebody_ = false;  ///< of the generation
-  std::string whom_;            ///< it lost
+  int64_t step_ = -1;           ///< the highest that any member reported
+  int64_t step_at_loss_ = -1;   ///< the value of step_ at the last loss
+  int losses_in_vain_ = 0;      ///< in a row, without a finished step in between
+  bool lost_somebody_ = false;  ///< in this generation
+  std::string whom_;            ///< the lost member
   bool stops_ = false;
   bool is_last_ = false;  ///< the generation only writes a checkpoint
   int exit_code_ = 0;     ///< of the failure

@@ -11,13 +11,13 @@ namespace {
 
 using nlohmann::json;
 
-// Texts may be any bytes: a host's name, a path.
+// Texts may contain any bytes: a host's name, a path.
 std::string written(const char* kind, json body) {
   body["kind"] = kind;
   return body.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// A whole number, as they are all small: what is a fraction or huge is nobody's rank or step.
+// Refuses fractions and numbers out of range, which are no valid rank or step.
 template <typename Number = int64_t>
 Number whole(const json& body, const char* key) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
@@ -28,7 +28,7 @@ Number whole(const json& body, const char* key) {
   return static_cast<Number>(number);
 }
 
-// The members of a message by its kind; nothing for what is something else.
+// Reads a message of the given kind; nothing for anything else.
 template <typename Read>
 auto read(const std::string& text, const char* kind, const Read& members)
     -> std::optional<decltype(members(json{}))> {

@@ -8,71 +8,71 @@
 
 namespace lockstep::elastic {
 
-/// A generation is what a job does between two meetings of its workers: it begins when all know
-/// who belongs to it, and ends when somebody is lost, comes or goes.
+/// A generation is a period in which the set of workers of a job stays the same: it ends when a
+/// worker is lost, joins or leaves.
 
-// ---- a worker, or who wants to become one, to the coordinator
+// ---- from a worker, or one that wants to join, to the coordinator
 
-/// The first word: who this is, and what it must hold alike with all others to work with them.
+/// The first message: which process this is, and the facts that must be equal on all workers.
 struct Hello {
   Facts facts;
   std::string host;      ///< its name
-  std::string identity;  ///< as host_identity gives it
+  std::string identity;  ///< host_identity()
   int pid = 0;
 };
 
-/// Out of its generation, and ready for the next.
+/// Has left its generation and is ready for the next one.
 struct Ready {
   int64_t generation = 0;
-  int64_t step = -1;     ///< finished steps that it has in memory; -1: it has no memory
-  std::string why = {};  ///< whom it lost; "" where it left as it was asked to
+  int64_t step = -1;     ///< the finished steps of the state it has in memory; -1: it has none
+  std::string why = {};  ///< which worker it lost; "" if it left as it was asked to
 };
 
-/// Still there.
+/// Heartbeat, with the number of finished steps.
 struct Beat {
   int64_t step = -1;
 };
 
-/// Leaves for good: the run has come to its end or was stopped.
+/// Leaves for good: the run has ended or was stopped.
 struct Bye {};
 
-/// Wants to leave after the step under way; the job goes on.
+/// Wants to leave after the current step; the job continues.
 struct Resign {};
 
-/// Leaves for good by an error that would happen again; the job is to end.
+/// Leaves for good because of an error that would occur again; the job must end.
 struct Fail {
   std::string why;
   int exit_code = 1;
 };
 
-// ---- who controls the job from outside
+// ---- from `lockstep workers` to the coordinator
 
-/// Asks who is there, and sets how many there are to be.
+/// Asks for the list of workers, or sets their number.
 struct Control {
   std::optional<int> workers;
 };
 
-// ---- the coordinator to a worker
+// ---- from the coordinator to a worker
 
 struct Go {
   int64_t generation = 0;
   int rank = 0;
   int world = 1;
   uint16_t port = 0;     ///< where rank 0 listens, on the coordinator's host
-  bool last = false;     ///< too few are left: it only writes a checkpoint
-  std::string why = {};  ///< whom the generation before lost
+  bool last = false;     ///< too few workers are left: only write a checkpoint
+  std::string why = {};  ///< which worker the previous generation lost
 };
 
-/// Leave the generation: at once, since somebody is lost; or after the step under way.
+/// Leave the generation: at once, because a worker was lost, or after the current step.
 struct Leave {
   int64_t generation = 0;
   bool at_once = false;
   std::string why = {};
 };
 
-/// Nothing is left to do for this worker.
+/// This worker is not needed any more and must end.
 struct Dismiss {
-  bool refused = false;  ///< it was never let in
+  bool refused = false;  ///< it was not admitted
   std::string why;
 };
 
@@ -94,7 +94,8 @@ std::string encode(const Leave& leave);
 std::string encode(const Dismiss& dismiss);
 std::string encode(const Status& status);
 
-/// What has come, if it is such a message: nothing in it is believed beyond its type.
+/// Parses a message of this kind; nothing if the text is something else. Only types are checked,
+/// not values.
 template <typename Message>
 std::optional<Message> parse(const std::string& text);
 template <>

@@ -15,13 +15,14 @@ void check(const ElasticJob& job) {
   if (!flags.join.empty() && (job.placement.asked_nodes || job.placement.asked_node_rank ||
                               !job.placement.master.empty() || flags.least || flags.most))
     throw BadInput(
-        "--join {}: leave --nnodes, --node-rank, --master, --min-workers and --max-workers to the "
-        "job that is joined",
+        "--join {}: --nnodes, --node-rank, --master, --min-workers and --max-workers are set by "
+        "the "
+        "job that is joined; leave them out",
         flags.join);
   const int least = job.least(), most = job.most(), first = job.first();
   if (least < 1 || least > most) throw BadInput("--min-workers {}: expected 1 to {}", least, most);
   if (most > job.most_workers)
-    throw BadInput("--max-workers {}: the recipe has {} shards, of which each worker needs one",
+    throw BadInput("--max-workers {}: the recipe has {} shards, and each worker needs at least one",
                    most, job.most_workers);
   if (flags.join.empty() && (first < least || first > most))
     throw BadInput("--workers {}: expected {} to {} (--min-workers, --max-workers)", first, least,
@@ -32,7 +33,7 @@ launch::Job coordinator_address(const ElasticJob& job) {
   const char* const key = std::getenv("LOCKSTEP_JOB_KEY");
   if ((key == nullptr || *key == '\0') &&
       (!job.flags.join.empty() || !job.placement.master.empty()))
-    throw BadInput("--{}: set LOCKSTEP_JOB_KEY to a secret, the same for all who join",
+    throw BadInput("--{}: set LOCKSTEP_JOB_KEY to a secret, the same on all hosts",
                    job.flags.join.empty() ? "master" : "join");
   launch::PlacementFlags placement = job.placement;
   if (!job.flags.join.empty()) {

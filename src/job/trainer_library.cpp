@@ -13,22 +13,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of this version, as a program that links it has loaded it.
+// With the version in its name, as programs that link it load it.
 constexpr const char* kFile = "liblockstep.so." LOCKSTEP_SOVERSION;
 
 // The library (or program) that this file is linked into.
 fs::path own_path() {
   Dl_info info = {};
   if (dladdr(reinterpret_cast<const void*>(&load_trainer), &info) == 0)
-    throw Error("cannot find out where the command line was loaded from");
+    throw Error("cannot find the path of liblockstep_core");
   return fs::canonical(info.dli_fname);
 }
 
 fs::path library_path() {
   const fs::path path = own_path().parent_path() / kFile;
   if (!fs::exists(path))
-    throw Error(fmt::format("{}: not found in {}, where it is built and installed", kFile,
-                            path.parent_path().string()));
+    throw Error(
+        fmt::format("{}: not found in {}, beside liblockstep_core; build or install Lockstep again",
+                    kFile, path.parent_path().string()));
   return path;
 }
 

@@ -7,11 +7,11 @@
 
 namespace lockstep::job {
 
-/// Loads the library that trains, in a thread of its own, from beside this program or from where it
-/// is installed. Throws Error where it is not there or does not fit.
+/// Loads liblockstep, which trains, in a separate thread. It must be in the same folder as
+/// liblockstep_core. The future throws Error if the library is missing or cannot be loaded.
 std::future<const train::TrainerLibrary*> load_trainer();
 
-/// Equal for two builds of it that give the same bits.
+/// A digest of both libraries' files: workers with equal fingerprints run the same code.
 std::string trainer_fingerprint();
 
 }  // namespace lockstep::job

@@ -1,6 +1,6 @@
-// Words: the *launcher* is the process that starts workers and watches them; where another launcher
-// (mpirun, srun, torchrun) has started this process, or there is one worker only, this process is
-// the worker itself. `launch::start_workers` returns in the launcher and in every worker it forks.
+// Words: the *launcher* is the process that starts workers and watches them. If another launcher
+// (mpirun, srun, torchrun) started this process, or there is only one worker, this process is the
+// worker itself. `launch::start_workers` returns in the launcher and in every worker that it forks.
 #include "job/training_job.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ void tell(const std::string& message) {
   std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
 }
 
-// Everything that a worker needs, loaded once: workers that are forked share it.
+// Everything that a worker needs, loaded once and shared by forked workers.
 struct PreparedJob {
   TrainingJob job;
   const train::TrainerLibrary* library;
@@ -51,20 +51,20 @@ ElasticJob elastic_job(const TrainingJob& job) {
           .silence_seconds = job.silence_seconds};
 }
 
-// How many workers the whole job has.
+// The number of workers of the whole job.
 int world_size(const TrainingJob& job, const std::optional<launch::Job>& launched) {
   launch::check(job.placement);
   if (launched && job.elastic.asked())
     throw BadInput(
-        "--elastic: {} started this process and ends the job when a worker is lost; start it "
-        "without that launcher, or go on from the last checkpoint by --resume",
+        "--elastic: {} started this process and ends the whole job when a worker is lost; start "
+        "it without that launcher, or leave --elastic out and continue by --resume after a loss",
         launched->launcher);
   if (!launched) return job.placement.workers() * job.placement.nodes();
   launch::check_against(job.placement, *launched);
   return launched->world;
 }
 
-// Another number of workers would add up in another order.
+// Refuses algorithms whose order of addition depends on the number of workers.
 void check_order_of_addition(TrainingJob& job, int workers) {
   if (job.algorithm == "auto" || workers == 1) return;
   if (collective::parse_algorithm(job.algorithm).is_canonical()) return;
@@ -73,28 +73,27 @@ void check_order_of_addition(TrainingJob& job, int workers) {
         "--algorithm {}: the order in which it adds depends on the number of workers, and so would "
         "the model; leave it out{}",
         job.algorithm,
-        job.elastic.asked() ? ", as workers come and go"
-                            : ", or say --force to go on with a run that no recipe repeats");
+        job.elastic.asked() ? ": the number of workers of an elastic job changes"
+                            : ", or use --force (then no recipe alone reproduces the result)");
   job.departures.push_back(fmt::format("added by {} on {} workers", job.algorithm, workers));
 }
 
-// What PowerSGD leaves out of a step's gradients is kept by the worker, for the next step.
+// With PowerSGD each worker keeps what it has not sent of a step's gradients, for the next step.
 void check_power_sgd(const TrainingJob& job, int workers) {
   if (job.recipe.train.compress != "power_sgd") return;
   if (job.elastic.asked())
     throw BadInput(
-        "train.compress = \"power_sgd\": every worker keeps a state of its own, so that none may "
-        "come or go; leave --elastic out");
+        "train.compress = \"power_sgd\": each worker keeps the error that it has not sent yet, so "
+        "workers cannot join or leave; leave --elastic out");
   if (const int64_t slices = slices_of(job.recipe); slices != workers)
     throw BadInput(
-        "train.compress = \"power_sgd\": needs one shard a worker, computed in one piece; there "
-        "are "
-        "{} workers and {} pieces (train.shards = {}, train.accumulate = {}): set train.shards to "
-        "the number of workers, and train.accumulate to 1",
+        "train.compress = \"power_sgd\": needs one shard per worker, computed in one piece; there "
+        "are {} workers and {} pieces (train.shards = {}, train.accumulate = {}): set train.shards "
+        "to the number of workers, and train.accumulate to 1",
         workers, slices, shards_of(job.recipe), job.recipe.train.accumulate);
 }
 
-// What all workers would find is found here, and told once.
+// Checks here what all workers would check, so that an error is reported once.
 void check(TrainingJob& job, int workers) {
   launch::check_algorithm(job.algorithm, job.transport);
   check(elastic_job(job));
@@ -104,7 +103,7 @@ void check(TrainingJob& job, int workers) {
 }
 
 PreparedJob prepare(TrainingJob job) {
-  // Both take a while: the one in a thread while the other is done here. Plugins need the library.
+  // The library is loaded in a thread while the data are read here. Plugins need the library first.
   auto loading = load_trainer();
   const train::TrainerLibrary* library = nullptr;
   if (!job.plugins.empty() || !waiting_plugins().empty()) {
@@ -139,17 +138,17 @@ train::WorkerTask task_of(const PreparedJob& ready, const launch::Job& mine) {
   return task;
 }
 
-// What this process is in the job: a worker with a task, or a launcher whose workers have ended.
+// What this process is: a worker with a task, or a launcher whose workers have ended.
 struct Role {
   std::optional<train::WorkerTask> task = {};
-  JobResult result = {};  ///< the launcher's; a worker's says only whether it was forked
+  JobResult result = {};  ///< the launcher's; in a worker only `process` is set
 };
 
 Role as_forked_worker(train::WorkerTask task) {
   return {std::move(task), {.process = JobResult::Process::forked_worker}};
 }
 
-// A worker that no launcher of ours watches.
+// A worker without a Lockstep launcher.
 Role become_worker(const PreparedJob& ready, const launch::Job& mine) {
   launch::stop_on_signals();
   return {task_of(ready, mine)};
@@ -177,37 +176,40 @@ Role start_workers(const PreparedJob& ready) {
   }
   JobResult result{launch::exit_code_of(started.endings)};
   if (result.exit_code == 0 && first == 0 && !came_to_something(ready)) {
-    tell("all workers ended with exit code 0 before the run did: does a plugin call exit()?");
+    tell(
+        "all workers ended with exit code 0 before the run was finished: does a plugin call "
+        "exit()?");
     result.exit_code = 1;
   }
   return {.result = result};
 }
 
-// What joins later must be what began: the same recipe, data, way to add up, and program.
+// A worker that joins must have the same recipe, data, transport, algorithm and program.
 Facts elastic_facts(const PreparedJob& ready) {
   Facts facts = result_values(ready.job.recipe);
-  facts.emplace_back("data of digest", ready.data->digest);
+  facts.emplace_back("data digest", ready.data->digest);
   facts.emplace_back("--transport", ready.job.transport);
   facts.emplace_back("--algorithm", ready.job.algorithm);
   facts.emplace_back("version", LOCKSTEP_VERSION);
-  facts.emplace_back("the program", trainer_fingerprint());
+  facts.emplace_back("program fingerprint", trainer_fingerprint());
   return facts;
 }
 
-// Any worker may be the one that writes the run's events: what it came to is read from them.
+// Any local worker may have been rank 0, which writes the run's events: the outcome is read from
+// them.
 JobResult result_of_elastic(const PreparedJob& ready, const ElasticJob& elastic,
                             const launch::ElasticEnding& ending) {
   const std::string out = ready.folder->path();
   if (!out.empty()) run::remove_control(out);
   if (ending.gave_up)
-    tell(fmt::format("fewer than {} workers were left (--min-workers)", elastic.least()));
+    tell(fmt::format("stopped: fewer than {} workers were left (--min-workers)", elastic.least()));
   if (!ending.failure.empty()) {
     tell(ending.failure);
     tell_failure(ready, ending.failure);
   }
   JobResult result{ending.exit_code};
   if (!out.empty()) result.outcome = run::outcome_of(out);
-  if (!result.outcome && ending.exit_code > 128) tell_failure(ready, "its workers were killed");
+  if (!result.outcome && ending.exit_code > 128) tell_failure(ready, "the workers were killed");
   return result;
 }
 
@@ -241,7 +243,7 @@ JobResult result_of(Outcome outcome, const Role& role) {
     return result;
   }
   result.exit_code = outcome.kind == Outcome::Kind::ended ? 0 : launch::stop_exit_code();
-  // In an elastic job any worker may be rank 0 at the end: the launcher shows what it came to.
+  // In an elastic job any local worker may be rank 0 at the end: the launcher prints the result.
   if (!role.task->membership && role.task->job.rank == 0) result.outcome = std::move(outcome);
   return result;
 }
@@ -265,7 +267,7 @@ JobResult run_training(TrainingJob job) {
     role.result.exit_code = launch::stop_exit_code();
     return role.result;
   } catch (const std::exception& error) {
-    // The launcher of a forked worker tells why it has failed.
+    // The launcher of a forked worker reports why it failed.
     if (role.result.process == JobResult::Process::forked_worker) throw;
     const auto* const known = dynamic_cast<const Error*>(&error);
     if (known != nullptr) tell(known->what());
@@ -278,7 +280,7 @@ JobResult run_training(TrainingJob job) {
 void tell_how_to_resume(const std::string& out, const std::vector<std::string>& plugins) {
   std::string load;
   for (const std::string& plugin : plugins) load += fmt::format(" --load {}", plugin);
-  std::fputs(fmt::format("go on with:  lockstep train --resume --out {}{}\n", out, load).c_str(),
+  std::fputs(fmt::format("resume with:  lockstep train --resume --out {}{}\n", out, load).c_str(),
              stderr);
 }
 

@@ -35,7 +35,7 @@ template <typename Body>
 
 template <typename T>
 [[gnu::always_inline]] inline Lanes<T> where_active(Lanes<T> value, const T* y) {
-  return load(y) <= 0 ? Lanes<T>{} : value;  // what is not a number stays
+  return load(y) <= 0 ? Lanes<T>{} : value;  // NaN stays
 }
 
 template <typename T>

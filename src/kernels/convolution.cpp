@@ -9,14 +9,14 @@
 namespace lockstep::kernels {
 namespace {
 
-// Below it a tile of 4 x 4 results is mostly empty.
+// Below this size a tile of 4 x 4 results is mostly empty.
 constexpr int64_t kLeastSideForWinograd = 3;
 
 float* floats(std::byte* scratch) {
   return reinterpret_cast<float*>(scratch);
 }
 
-// A Winograd convolution; `filters` are made if they are to be kept and are not there.
+// A Winograd convolution; makes `filters` if they are to be kept and are empty.
 void convolve(const ConvShape& shape, Weights kind, const float* weights,
               std::vector<float>& filters, const float* x, float* y, float* scratch) {
   if (!winograd_holds_filters(shape)) return winograd_convolve(shape, x, kind, weights, y, scratch);

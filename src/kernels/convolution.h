@@ -12,23 +12,25 @@ namespace lockstep::kernels {
 
 enum class Method { winograd, direct };
 
-/// Which method serves a convolution: a rule on its shape, from measurements
-/// (`bench/kernels.cpp`). Never by timing at run time: another method is other bits.
+/// The method for a convolution: a fixed rule on its shape, based on measurements
+/// (`bench/kernels.cpp`). Never chosen by timing at run time, because other methods give other
+/// bits.
 Method method_for(const ConvShape& shape, ImageLayout input);
 const char* to_string(Method method);
 
-/// Whether either method does: blocks of channels are whole (a plain input may have any number).
+/// Whether a method supports it: numbers of channels must be multiples of 8 (a plain input may have
+/// any number).
 bool serves(const ConvShape& shape, ImageLayout input);
 
-/// One layer's convolution for one shape of input. It keeps weights as its method wants them, until
-/// it is told that they have changed.
+/// One layer's convolution for one shape of input. It keeps the weights in the form that its method
+/// needs, until it is told that they have changed.
 class Convolution {
  public:
   Convolution(const ConvShape& shape, ImageLayout input);
 
   const ConvShape& shape() const { return shape_; }
   Method method() const { return direct_ ? Method::direct : Method::winograd; }
-  /// What the functions below use of scratch memory.
+  /// The scratch memory that the functions below need.
   int64_t scratch_bytes() const;
 
   void weights_changed();
@@ -43,7 +45,7 @@ class Convolution {
   ConvShape shape_;
   ImageLayout input_;
   std::optional<DirectConvolution> direct_;
-  // Winograd's; empty until they are needed, and where there are too many to be kept.
+  // For Winograd; empty until they are needed, and for layers with too many weights to keep them.
   std::vector<float> filters_;
   std::vector<float> transposed_filters_;
 };

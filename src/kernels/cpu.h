@@ -2,8 +2,8 @@
 
 namespace lockstep::kernels {
 
-/// Whether this processor runs the kernels: AVX2 and FMA, which they are compiled for and which
-/// the rules about who serves a layer were measured on.
+/// Whether this processor can run the kernels: they are compiled for AVX2 and FMA, and the rules
+/// that choose a kernel were measured on such processors.
 bool supported();
 
 }  // namespace lockstep::kernels

@@ -7,11 +7,11 @@
 
 namespace lockstep::kernels {
 
-/// How a convolution's input lies; its result is always blocked.
+/// The layout of a convolution's input; its result is always blocked.
 enum class ImageLayout { blocked, plain };
 
-/// A convolution by its definition: oneDNN's, made once for a shape and run many times. Of a plain
-/// input it is the forward one only.
+/// oneDNN's direct convolution, made once for a shape and run many times. For a plain input it has
+/// only the forward pass.
 class DirectConvolution {
  public:
   DirectConvolution(const ConvShape& shape, ImageLayout input);
@@ -19,7 +19,7 @@ class DirectConvolution {
   DirectConvolution(DirectConvolution&&) noexcept;
   DirectConvolution& operator=(DirectConvolution&&) noexcept;
 
-  /// What the functions below use of scratch memory, in bytes.
+  /// The scratch memory that the functions below need, in bytes.
   int64_t scratch_bytes() const;
 
   /// Weights ([out][in][kernel][kernel]) are reordered when they are first used, and again after

@@ -23,7 +23,7 @@ struct LanesOf<double> {
 template <typename T>
 using Lanes = typename LanesOf<T>::Type;
 
-/// Memory of tensors is aligned to 64 bytes by LibTorch, but a view's need not be.
+/// LibTorch aligns tensors to 64 bytes, but views may be unaligned.
 template <typename T>
 struct UnalignedLanesOf {
   using Type [[gnu::aligned(alignof(T))]] = Lanes<T>;

@@ -7,7 +7,7 @@ namespace {
 
 using Bytes [[gnu::vector_size(kLanes), gnu::may_alias, gnu::aligned(1)]] = uint8_t;
 
-// What comparing Lanes gives, and how it is counted with.
+// The result of comparing Lanes: integers of the same width.
 template <typename T>
 using Flags = decltype(Lanes<T>{} > Lanes<T>{});
 

@@ -4,7 +4,7 @@
 
 namespace lockstep::kernels {
 
-/// Images to be pooled 2 x 2; an odd last row or column falls away.
+/// Images to be pooled 2 x 2; an odd last row or column is ignored.
 struct PoolShape {
   int64_t images = 0;  ///< samples times blocks
   int64_t blocks = 0;  ///< of channels
@@ -16,8 +16,8 @@ struct PoolShape {
   int64_t out_count() const { return images * out_height() * out_width() * 8; }
 };
 
-/// y = relu(max over 2 x 2 of x + bias). `chosen` tells, per number, which of the four it was, or 4
-/// where the result is zero. `bias` may be null.
+/// y = relu(max over 2 x 2 of x + bias). `chosen` receives which of the four it was, or 4 if the
+/// result is zero. `bias` may be null.
 template <typename T>
 void max_pool_relu(const PoolShape& shape, const T* x, const T* bias, T* y, uint8_t* chosen);
 

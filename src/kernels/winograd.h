@@ -6,28 +6,28 @@
 
 namespace lockstep::kernels {
 
-/// Whether Winograd's way serves a convolution: 3 x 3, stride 1, whole blocks of channels on both
-/// sides.
+/// Whether Winograd's algorithm supports a convolution: 3 x 3, stride 1, multiples of 8 channels on
+/// both sides.
 bool winograd_serves(const ConvShape& shape);
 
-/// How weights are meant: for a convolution as LibTorch has them ([out][in][3][3]), or for the one
-/// that takes its result's gradient to its input's, whose shape is `transposed()`.
+/// How weights are used: for a convolution as in LibTorch ([out][in][3][3]), or for the one that
+/// computes the input's gradient from the result's, whose shape is `transposed()`.
 enum class Weights { plain, transposed };
 
-/// Transforms weights. Worth its memory where they are used several times and few; `holds_filters`
-/// says whether they are.
+/// Transforms weights. Worth its memory if they are few and used several times, which
+/// winograd_holds_filters tells.
 bool winograd_holds_filters(const ConvShape& shape);
 int64_t winograd_filter_count(const ConvShape& shape);
 template <typename T>
 void winograd_filters(const ConvShape& shape, Weights kind, const T* weights, T* filters);
 
-/// How many numbers of scratch memory the functions below use.
+/// The size of the scratch memory that the functions below need, in numbers.
 int64_t winograd_scratch_count(const ConvShape& shape);
 
-/// y = x convolved, both blocked; with filters that are transformed already.
+/// y = x convolved, both blocked; with transformed filters.
 template <typename T>
 void winograd_convolve(const ConvShape& shape, const T* x, const T* filters, T* y, T* memory);
-/// Or transforming them piece by piece.
+/// The same, transforming filters piece by piece.
 template <typename T>
 void winograd_convolve(const ConvShape& shape, const T* x, Weights kind, const T* weights, T* y,
                        T* memory);

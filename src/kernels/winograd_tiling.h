@@ -3,8 +3,8 @@
 #include "kernels/conv_shape.h"
 #include "kernels/lanes.h"
 
-/// How Winograd's way cuts images into tiles, in the words of winograd.cpp. Without external
-/// linkage: code compiled for wide registers must never serve for a file that is not.
+/// How images are divided into tiles, in the words of winograd.cpp. Without external linkage: the
+/// linker must not use code compiled for AVX2 in a file that is not.
 namespace lockstep::kernels {
 namespace {
 
@@ -28,7 +28,7 @@ constexpr int64_t round_up(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Where tiles lie, and how large the matrices are.
+// The positions of tiles and the sizes of the matrices.
 struct Tiling {
   explicit Tiling(const ConvShape& shape)
       : rows((shape.out_height() + kTile - 1) / kTile),
@@ -47,8 +47,8 @@ struct Tiling {
   bool many;
   int64_t batch;  ///< tiles, the last ones may be none
 
-  // A point's matrix is a little longer than it need be: 36 addresses that differ by a power of two
-  // would fight for one place in the cache.
+  // A point's matrix is padded: 36 addresses that differ by a power of two would map to the same
+  // cache set.
   int64_t input_stride() const { return in_blocks * batch * kLanes + kApart; }
   int64_t result_stride() const { return out_blocks * batch * kLanes + kApart; }
   int64_t filter_stride() const { return in_blocks * kLanes * kPair + kApart; }

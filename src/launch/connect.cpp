@@ -27,8 +27,8 @@ std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options,
   auto all = transport::mpi_rendezvous({.connect_seconds = options.meeting_seconds});
   if (all->world_size() != job.world || all->rank() != job.rank)
     throw BadInput(
-        "transport {}: MPI says that this is rank {} of {}, the environment says rank {} of {}; "
-        "start all workers by one mpirun -n {}",
+        "transport {}: this is rank {} of {} according to MPI, but rank {} of {} according to the "
+        "environment; start all workers by one mpirun -n {}",
         options.transport, all->rank(), all->world_size(), job.rank, job.world, job.world);
   return all;
 }
@@ -36,7 +36,7 @@ std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options,
 void agree_on(const ConnectOptions& options, Rendezvous& all) {
   Facts facts = {{"the transport", options.transport},
                  {"the streams", fmt::format("{}", options.streams)},
-                 {"the seconds of silence", fmt::format("{}", options.silence_seconds)}};
+                 {"the heartbeat timeout", fmt::format("{}", options.silence_seconds)}};
   facts.insert(facts.end(), options.facts.begin(), options.facts.end());
   agree(facts, [&](const std::string& text) { return all.gather(text); });
 }

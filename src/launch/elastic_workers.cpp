@@ -18,13 +18,13 @@
 namespace lockstep::launch {
 namespace {
 
-// Workers that die again and again, before they have lived for long or any of them has done a step,
-// will not do one the next time.
+// Give up after this many deaths in a row of workers that lived less than kLongLife seconds while
+// no step was finished.
 constexpr int kMostDeathsInVain = 20;
 constexpr double kLongLife = 3;
-// How long workers may take to end once the job has.
+// How long workers may take to end once the job has ended.
 constexpr double kPatienceSeconds = 5;
-// Until a worker that could not be started is tried again.
+// Pause before another attempt to start a worker that could not be started.
 constexpr double kRetrySeconds = 10;
 
 class ElasticCrew {
@@ -60,14 +60,14 @@ class ElasticCrew {
   std::optional<elastic::Coordinator> coordinator_;
   std::map<int, Worker> workers_;  ///< by place
   std::optional<int> here_;        ///< in a worker: its place
-  std::set<int> given_up_;         ///< places of a guest whose worker ended by itself
+  std::set<int> given_up_;         ///< on other hosts: places whose worker ended by itself
   Deadline next_try_ = Deadline::in(0);
   int deaths_in_vain_ = 0;
   int64_t step_at_death_ = -1;
   int first_signal_ = 0;
   int signals_seen_ = 0;
   std::optional<Ending> failure_;
-  std::optional<Deadline> patience_;  ///< with who is left when the job has ended
+  std::optional<Deadline> patience_;  ///< for workers that still run when the job has ended
 };
 
 ElasticCrew::ElasticCrew(const ElasticOptions& options) : places_(options.places) {
@@ -77,7 +77,7 @@ ElasticCrew::ElasticCrew(const ElasticOptions& options) : places_(options.places
   coordinator_.emplace(lead);
 }
 
-// Never waits for whoever reads it: others depend on this process.
+// Never blocks on a slow reader of stderr, since workers depend on this process.
 void ElasticCrew::tell(const std::string& message) {
   surroundings_.err.put(fmt::format("lockstep: {}\n", message));
 }
@@ -97,7 +97,7 @@ void ElasticCrew::fill_places() {
       if (!workers_.contains(place) && !given_up_.contains(place)) fill(place);
   } catch (const Error& error) {
     if (workers_.empty()) throw;
-    tell(fmt::format("{}; going on without it, and trying again in {:g} s", error.what(),
+    tell(fmt::format("{}; continuing without it, next attempt in {:g} s", error.what(),
                      kRetrySeconds));
     next_try_ = Deadline::in(kRetrySeconds);
   }
@@ -116,7 +116,7 @@ void ElasticCrew::become(int place) {
   here_ = place;
   if (!coordinator_) return;
   coordinator_->close_here();
-  signal(SIGINT, SIG_IGN);  // its launcher is asked to stop, not a worker
+  signal(SIGINT, SIG_IGN);  // the launcher handles these for all workers
   signal(SIGTERM, SIG_IGN);
 }
 
@@ -143,13 +143,13 @@ void ElasticCrew::see_who_ended() {
     judge(worker);
     entry = workers_.erase(entry);
   }
-  while (!surroundings_.reports.take().empty()) continue;  // nobody asks how far they have come
+  while (!surroundings_.reports.take().empty()) continue;  // reports are not needed here
   surroundings_.out.drain();
   surroundings_.err.drain();
 }
 
-// A worker that a signal killed is replaced; one that ended by an error of its own would do so
-// again. Where the job is led elsewhere, that is no reason for the others of this host to end.
+// A worker that was killed by a signal is replaced. One that ended with an error would fail again,
+// so it is not; on a host without the coordinator, the host's other workers continue.
 void ElasticCrew::judge(const Worker& worker) {
   const Ending& ending = worker.process.ending();
   const bool killed = ending.exit_code() > 128;
@@ -164,7 +164,7 @@ void ElasticCrew::count_death(const Worker& worker) {
   const bool in_vain = step <= step_at_death_ && !worker.lived_long.passed();
   deaths_in_vain_ = in_vain ? deaths_in_vain_ + 1 : 1;
   step_at_death_ = std::max(step, step_at_death_);
-  tell(fmt::format("{}; another takes its place", worker.process.ending().text()));
+  tell(fmt::format("{}; starting another worker in its place", worker.process.ending().text()));
   if (deaths_in_vain_ >= kMostDeathsInVain) failure_ = worker.process.ending();
 }
 
@@ -191,7 +191,7 @@ void ElasticCrew::send_all(int signal) const {
   for (const auto& [place, worker] : workers_) worker.process.send(signal);
 }
 
-// They end by themselves when the job has; who does not in time is killed.
+// Workers end by themselves after the job has ended; those that do not in time are killed.
 void ElasticCrew::end_who_is_left() {
   const bool over = failure_ || (coordinator_ && coordinator_->membership().over());
   if (!over) return;
@@ -237,7 +237,7 @@ StartedElastic start_elastic_workers(const ElasticOptions& options) {
   auto crew = std::make_unique<ElasticCrew>(options);
   const StartedElastic started = crew->until_the_end();
   if (started.place) {
-    // What it holds is the launcher's: a worker must not put an end to it.
+    // Its members belong to the launcher: in a worker, their destructors must not run.
     static auto* const left_alone = new std::vector<std::unique_ptr<ElasticCrew>>;
     left_alone->push_back(std::move(crew));
   }

@@ -25,15 +25,15 @@ bool is_named_by(const Ending& other, int rank) {
                      [&](const std::string& line) { return line.find(name) != std::string::npos; });
 }
 
-// What usually sends it, where a user may not know.
+// The usual cause of a signal, if a user may not know it.
 const char* usual_cause(int signal) {
   switch (signal) {
     case SIGBUS:
-      return ": a data file that it had mapped was cut short, or the disk or /dev/shm is full";
+      return ": a memory-mapped data file was truncated, or the disk or /dev/shm is full";
     case SIGKILL:
-      return ": by somebody, or by the system for want of memory";
+      return ": by a user, or by the system because it ran out of memory";
     case SIGXFSZ:
-      return ": a file grew beyond the limit of `ulimit -f`";
+      return ": a file exceeded the limit of `ulimit -f`";
     default:
       return "";
   }
@@ -44,16 +44,16 @@ const char* usual_cause(int signal) {
 std::string Ending::text() const {
   std::string text = fmt::format("{} {} ({}, pid {}) ", noun, rank, host, pid);
   if (early)
-    text += "ended with exit code 0 while others still worked";
+    text += "ended with exit code 0 while other workers still needed it";
   else if (hung)
-    text += "did not end and had to be killed: it hung, or was stopped";
+    text += "did not end in time and was killed: it hung or was stopped";
   else if (WIFSIGNALED(status))
     text += fmt::format("was killed by signal {} ({}){}", WTERMSIG(status),
                         strsignal(WTERMSIG(status)), usual_cause(WTERMSIG(status)));
   else
     text += fmt::format("ended with exit code {}", WEXITSTATUS(status));
   if (!last_words.empty())
-    text += fmt::format("; the last it wrote to stderr:\n  {}", fmt::join(last_words, "\n  "));
+    text += fmt::format("; end of its stderr:\n  {}", fmt::join(last_words, "\n  "));
   return text;
 }
 
@@ -76,7 +76,7 @@ const Ending* first_failure(const std::vector<Ending>& endings) {
 void find_who_left_early(std::vector<Ending>& endings) {
   const Ending* const failure = first_failure(endings);
   if (failure == nullptr || weight(*failure) != 1) return;
-  // Its process may take longer to end than those who noticed that it left.
+  // Its process may end after those of the workers that noticed its leaving.
   for (Ending& ending : endings)
     if (ending.well() && is_named_by(*failure, ending.rank)) {
       ending.early = true;

@@ -21,18 +21,18 @@
 
 #include "lockstep/error.h"
 
-// The guardian reads from a pipe whose other end only the launcher has, and which therefore ends
-// with it: a number is a worker that has started, a negative one a worker that has ended. A `mark`
-// is a word that no other launcher has, in an environment variable of every worker; a launcher that
-// is a worker itself adds its own to that of the launcher above, so that both find the same
-// processes.
+// The guardian reads from a pipe whose write end only the launcher holds, so that it is closed when
+// the launcher ends. A positive number is the pid of a worker that has started, a negative one of a
+// worker that has ended. A `mark` is a random word of the launcher, in an environment variable of
+// every worker. A launcher that is itself a worker appends its mark to that of its own launcher, so
+// that both guardians find its workers.
 namespace lockstep::launch {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr const char* kVariable = "LOCKSTEP_LAUNCHER_MARK";
-// A process that starts others faster than they are found is not worth more.
+// Limit for processes that start others faster than they are found.
 constexpr int kMostSweeps = 20;
 
 std::string random_mark() {
@@ -55,7 +55,7 @@ bool is_alive(const fs::path& process) {
   return name_end != std::string::npos && text.size() > name_end + 2 && text[name_end + 2] != 'Z';
 }
 
-// How many there were.
+// Returns how many were killed.
 int kill_marked(const std::string& mark) {
   int killed = 0;
   std::error_code error;
@@ -70,7 +70,8 @@ int kill_marked(const std::string& mark) {
   return killed;
 }
 
-// Nobody's terminal, nobody's reader: whoever waits for the end of our output must not wait for us.
+// Detaches from the terminal and closes all streams, so that nobody who reads the launcher's output
+// waits for the guardian.
 void step_aside(int pipe) {
   setsid();
   prctl(PR_SET_NAME, "lockstep-guard");

@@ -4,22 +4,22 @@
 
 namespace lockstep::launch {
 
-/// A small process that outlives a launcher by a moment, however that ends, and then kills what is
-/// left of its workers: their process groups, and every process that was started with their
-/// environment, also in a session of its own.
+/// A small process that waits until its launcher ends, in whatever way, and then kills what is left
+/// of the launcher's workers: their process groups, and every process that inherited their
+/// environment, even if it is in another session.
 class Guardian {
  public:
-  /// Throws Error where no process is to be had.
+  /// Throws Error if the process cannot be started.
   Guardian();
-  /// Returns when nothing is left.
+  /// Returns when no marked process is left.
   ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
-  /// In a worker: it and what it starts can be told from all other processes.
+  /// In a worker: marks this process and those that it starts, by an environment variable.
   void mark_this_process() const;
 
-  /// A worker that leads the process group of its number has started, or has ended.
+  /// A worker, which leads the process group `pid`, has started or ended.
   void started(int pid) const;
   void ended(int pid) const;
 

@@ -26,7 +26,7 @@ int number(const char* name, int lowest, int highest) {
   return value;
 }
 
-// The variables in which a launcher says who a process is.
+// The variables in which a launcher gives a process its rank.
 struct Launcher {
   const char* name;
   const char* rank;
@@ -48,7 +48,7 @@ bool is_set(const char* name) {
   return std::getenv(name) != nullptr;
 }
 
-// Half of what torchrun sets is a slip of the hand: the worker would train alone.
+// Only one of torchrun's variables is a mistake: the worker would train alone.
 void refuse_half_a_job() {
   const Launcher& torchrun = kLaunchers[0];
   if (is_set(torchrun.rank) == is_set(torchrun.world)) return;
@@ -58,9 +58,9 @@ void refuse_half_a_job() {
                  has_rank ? torchrun.world : torchrun.rank);
 }
 
-// Slurm numbers the one process of a batch script, or of an interactive shell, as if it were a
-// task. Only in a step of srun's own is there one process a task; those others have no step's
-// number, or one of the last sixteen.
+// Slurm sets a rank also for the process of a batch script or an interactive shell. Only steps
+// started by srun have one process per task; batch scripts and shells have no step id, or one of
+// the last sixteen.
 bool is_started_by_srun() {
   constexpr uint32_t kFirstSpecialStep = 0xfffffff0;
   const std::string text = variable("SLURM_STEP_ID");
@@ -74,7 +74,7 @@ bool says_who_this_is(const Launcher& launcher) {
   return std::string_view(launcher.rank) != "SLURM_PROCID" || is_started_by_srun();
 }
 
-// Two jobs that Slurm puts on one node must not meet.
+// Jobs that Slurm puts on one node need different ports.
 int master_port() {
   constexpr int kPortsForJobs = 1000;
   if (is_set("MASTER_PORT")) return number("MASTER_PORT", 1, 65535);

@@ -10,7 +10,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr size_t kMostKept = size_t{256} << 10;
-// A pipe that can be written takes so much without blocking.
+// A pipe that is ready for writing takes this much without blocking.
 constexpr size_t kPiece = PIPE_BUF;
 
 }  // namespace

@@ -7,26 +7,26 @@
 
 namespace lockstep::launch {
 
-/// One of our own standard streams, as something that is never waited for: what does not go at once
-/// is kept. The stream itself stays as it is, since others write to it too.
+/// One of the launcher's standard streams, written without blocking: what cannot be written at once
+/// is buffered. The stream stays in blocking mode, since other processes write to it too.
 class Outlet {
  public:
   explicit Outlet(int stream) : stream_(stream) {}
 
   void put(std::string_view text);
-  /// Writes what can be written without waiting.
+  /// Writes what can be written without blocking.
   void drain();
 
-  /// What to wait for before `drain` can do something.
+  /// To poll for: `drain` can write once this is ready.
   pollfd waits_for() const { return {stream_, POLLOUT, 0}; }
   bool empty() const { return kept_.empty(); }
-  /// So much is kept that whoever writes should wait.
+  /// Whether the buffer is full, so that no more should be put.
   bool full() const;
 
  private:
   const int stream_;
   std::string kept_;
-  bool unread_ = false;  ///< nobody reads it any more, which is no reason to stop a job
+  bool unread_ = false;  ///< its reader is gone: output is discarded, the job continues
 };
 
 }  // namespace lockstep::launch

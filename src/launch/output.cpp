@@ -14,7 +14,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr size_t kTailLines = 12;
-constexpr size_t kLongestLine = size_t{64} << 10;  // longer ones are cut, so that memory is bounded
+constexpr size_t kLongestLine = size_t{64} << 10;  // longer ones are split, to bound memory
 
 constexpr size_t kPumped = size_t{64} << 10;
 
@@ -24,8 +24,8 @@ OutputLine::OutputLine(int stream, Outlet& outlet, std::string prefix)
     : stream_(stream), outlet_(&outlet), prefix_(std::move(prefix)) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(
-        fmt::format("no pipe for a worker's output: {}; see ulimit -n", std::strerror(errno)));
+    throw Error(fmt::format("cannot make a pipe for a worker's output: {}; see ulimit -n",
+                            std::strerror(errno)));
   read_end_ = ends[0];
   write_end_ = ends[1];
   fcntl(read_end_, F_SETFL, O_NONBLOCK);
@@ -57,7 +57,7 @@ void OutputLine::pump() {
   if (wanted()) read_at_most(kPumped);
 }
 
-// No more than a pipe holds: what the worker left behind may go on writing.
+// At most what a pipe holds, since processes that the worker started may still be writing.
 void OutputLine::finish() {
   if (read_end_ >= 0) read_at_most(static_cast<size_t>(fcntl(read_end_, F_GETPIPE_SZ)));
   end();

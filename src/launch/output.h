@@ -10,30 +10,30 @@
 
 namespace lockstep::launch {
 
-/// What a worker writes to one of its standard streams, on its way to ours: line by line, each with
-/// the worker's prefix, so that lines of several workers do not mix. The last lines are kept.
+/// Forwards one of a worker's standard streams to the launcher's, line by line and with the
+/// worker's prefix, so that lines of several workers do not mix. Keeps the last lines.
 class OutputLine {
  public:
-  /// `stream` is the worker's, `outlet` where its lines go. Throws Error where no pipe is to be
-  /// had.
+  /// `stream` is the worker's stream, `outlet` where its lines go. Throws Error if no pipe can be
+  /// made.
   OutputLine(int stream, Outlet& outlet, std::string prefix);
   ~OutputLine();
   OutputLine(OutputLine&& other) noexcept;
   OutputLine& operator=(OutputLine&&) = delete;
 
-  /// In the worker: makes the stream lead here.
+  /// In the worker: connects the stream to the pipe.
   void become_stream();
-  /// In the launcher: the worker's end is the worker's.
+  /// In the launcher: closes the worker's end of the pipe.
   void close_worker_end();
 
   pollfd waits_for() const { return {read_end_, POLLIN, 0}; }
-  /// Whether to wait for more: not once the worker has closed it, nor while nobody reads ours.
+  /// Whether to poll for more: not after the worker has closed it, nor while the outlet is full.
   bool wanted() const { return read_end_ >= 0 && !outlet_->full(); }
 
-  /// Passes on some of what has come, without waiting: a worker that writes a lot must not keep us
-  /// from everything else.
+  /// Forwards some of what has arrived, without blocking; a limited amount, so that a worker that
+  /// writes a lot does not block the launcher.
   void pump();
-  /// Passes on all that is left of a worker that has ended, whole line or not.
+  /// Forwards the rest after the worker has ended, including an incomplete line.
   void finish();
 
   const std::deque<std::string>& tail() const { return tail_; }
@@ -49,7 +49,7 @@ class OutputLine {
   std::string prefix_;
   int read_end_ = -1;
   int write_end_ = -1;
-  std::string rest_;  ///< of a line that has not ended
+  std::string rest_;  ///< an incomplete line
   std::deque<std::string> tail_;
 };
 

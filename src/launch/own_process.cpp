@@ -15,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A terminate handler can reach nothing else.
+// Globals, because a terminate handler has no other access to them.
 std::atomic<int> own_rank = -1;
 std::atomic<std::terminate_handler> handler_before = nullptr;
 std::atomic_flag ending = ATOMIC_FLAG_INIT;
@@ -27,7 +27,7 @@ std::string with_rank(const std::string& message) {
 }
 
 [[noreturn]] void end_by(const Error& error) {
-  while (ending.test_and_set()) pause();  // another thread is at it, and ends this one too
+  while (ending.test_and_set()) pause();  // another thread is ending the process
   std::fflush(stdout);
   std::fputs(fmt::format("lockstep: {}\n", with_rank(error.what())).c_str(), stderr);
   std::_Exit(error.exit_code());
@@ -53,7 +53,7 @@ void end_by_uncaught_errors() {
 void become_rank(int rank) {
   own_rank = rank;
   if (isatty(STDOUT_FILENO) != 0) return;
-  // With a buffer of its own: glibc would leave that of a stdout in use as it is until it is full.
+  // With its own buffer: glibc ignores a new mode for the buffer that stdout already uses.
   static std::array<char, BUFSIZ> lines;
   std::setvbuf(stdout, lines.data(), _IOLBF, lines.size());
 }

@@ -2,14 +2,14 @@
 
 namespace lockstep::launch {
 
-/// From here on a lockstep::Error that nobody catches ends this process with one line on stderr,
-/// `lockstep: rank 1: ...`, and the error's exit code, so that who lost others is not taken for the
-/// one that failed. Anything else that nobody catches ends as it did before.
+/// From now on, an uncaught lockstep::Error ends this process with one line on stderr, `lockstep:
+/// rank 1: ...`, and the error's exit code; the launcher can then distinguish a worker that lost
+/// others from the one that failed. Other uncaught exceptions are handled as before.
 void end_by_uncaught_errors();
 
-/// Makes this process rank `rank` of a launcher's job: an uncaught error names it, and lines on
-/// stdout leave at once also where stdout is no terminal, so that the launcher shows them in time
-/// and none is lost with the process.
+/// Makes this process rank `rank` of a launcher's job: uncaught errors name the rank, and stdout
+/// becomes line-buffered if it is not a terminal, so that the launcher shows lines immediately and
+/// none is lost if the process aborts.
 void become_rank(int rank);
 
 }  // namespace lockstep::launch

@@ -26,8 +26,8 @@ std::string key_for(const PlacementFlags& flags) {
   if (given != nullptr && *given != '\0') return given;
   if (flags.nodes() > 1)
     throw BadInput(
-        "--nnodes {}: set LOCKSTEP_JOB_KEY to a secret, the same on all nodes: who knows it can "
-        "join the job",
+        "--nnodes {}: set LOCKSTEP_JOB_KEY to a secret, the same on all nodes (any process that "
+        "knows it can join the job)",
         flags.nodes());
   return random_key();
 }
@@ -63,12 +63,12 @@ void check(const PlacementFlags& flags) {
     throw BadInput("--nnodes {}: expected 1 to {}", flags.nodes(), kMostNodes);
   if (flags.node_rank() < 0 || flags.node_rank() >= flags.nodes())
     throw BadInput("--node-rank {}: expected 0 to {}{}", flags.node_rank(), flags.nodes() - 1,
-                   flags.asked_nodes ? "" : "; say how many nodes there are, --nnodes N");
+                   flags.asked_nodes ? "" : "; set the number of nodes with --nnodes N");
   if (flags.nodes() == 1) return;
   if (flags.master.empty())
-    throw BadInput("--nnodes {}: say where node 0 is, --master HOST:PORT", flags.nodes());
+    throw BadInput("--nnodes {}: give the address of node 0, --master HOST:PORT", flags.nodes());
   if (!flags.asked_node_rank)
-    throw BadInput("--nnodes {}: say which of them this is, --node-rank 0 to {}", flags.nodes(),
+    throw BadInput("--nnodes {}: give the number of this node, --node-rank 0 to {}", flags.nodes(),
                    flags.nodes() - 1);
 }
 
@@ -79,8 +79,8 @@ void check_against(const PlacementFlags& flags, const Job& launched) {
                           launched.rank / std::max(1, flags.workers()) != *flags.asked_node_rank;
   if (!other_world && !other_node && flags.master.empty()) return;
   throw BadInput(
-      "--{}: {} started this process as rank {} of {}, at {}:{}; leave --workers, --nnodes, "
-      "--node-rank and --master to it, or unset its variables",
+      "--{}: {} started this process as rank {} of {}, with rank 0 at {}:{}; leave --workers, "
+      "--nnodes, --node-rank and --master out, or unset the launcher's variables",
       other_world  ? fmt::format("workers {} --nnodes {}", flags.workers(), flags.nodes())
       : other_node ? fmt::format("node-rank {}", flags.node_rank())
                    : fmt::format("master {}", flags.master),

@@ -9,7 +9,7 @@
 
 namespace lockstep::launch {
 
-/// Which workers of a job this host starts. The flags mean what torchrun's mean.
+/// Which workers of a job this host starts. The flags have the meaning of torchrun's.
 struct PlacementFlags {
   std::optional<int> asked_workers;  ///< on every node
   std::optional<int> asked_nodes;
@@ -21,18 +21,18 @@ struct PlacementFlags {
   int node_rank() const { return asked_node_rank.value_or(0); }
 };
 
-/// Throws BadInput for numbers that cannot be, and where several nodes are not all said.
+/// Throws BadInput for invalid numbers, and if a flag that several nodes need is missing.
 void check(const PlacementFlags& flags);
 
-/// Throws BadInput where the flags say something else than the launcher that started this process.
+/// Throws BadInput if the flags contradict the launcher that started this process.
 void check_against(const PlacementFlags& flags, const Job& launched);
 
-/// The jobs of the workers to start here, in order of rank. One node makes up a port and a key of
-/// its own; several need --master, and LOCKSTEP_JOB_KEY in the environment, the same on all. Throws
-/// BadInput.
+/// The jobs of the workers to start on this host, in order of rank. A single node chooses a free
+/// port and a random key; several nodes need --master, and the same LOCKSTEP_JOB_KEY in the
+/// environment. Throws BadInput.
 std::vector<Job> jobs_here(const PlacementFlags& flags);
 
-/// What `job_from_environment` finds the job in again: torchrun's variables and the key.
+/// Environment variables from which `job_from_environment` reads the job: torchrun's, and the key.
 std::vector<std::pair<std::string, std::string>> environment_of(const Job& job, int local_world);
 
 }  // namespace lockstep::launch

@@ -16,8 +16,8 @@
 namespace lockstep::launch {
 namespace {
 
-// The pipe's number and its identity: somebody between the launcher and us may have closed it and
-// opened something else.
+// Holds the pipe's descriptor and identity: a process between the launcher and this one may have
+// closed the descriptor and opened something else under its number.
 constexpr const char* kVariable = "LOCKSTEP_LAUNCHER_PIPE";
 
 std::string name_of(int descriptor) {
@@ -39,8 +39,8 @@ void tell_launcher(int rank, Stage stage) {
 Reports::Reports() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-    throw Error(
-        fmt::format("no pipe for workers' reports: {}; see ulimit -n", std::strerror(errno)));
+    throw Error(fmt::format("cannot make a pipe for workers' reports: {}; see ulimit -n",
+                            std::strerror(errno)));
   read_end_ = ends[0];
   write_end_ = ends[1];
 }

@@ -6,17 +6,17 @@
 
 namespace lockstep::launch {
 
-/// How far a worker has come: what its launcher cannot see from outside.
+/// The progress of a worker, which its launcher cannot see from outside.
 enum class Stage : int {
   unknown,
-  meeting,  ///< it waits for all others to come
+  meeting,  ///< it waits in the rendezvous for other workers
   met,
 };
 
-/// In a worker: tells the launcher that started it, if that one listens.
+/// In a worker: reports to the launcher that started it, if that listens.
 void tell_launcher(int rank, Stage stage);
 
-/// In a launcher: what its workers tell.
+/// In a launcher: the reports of its workers.
 class Reports {
  public:
   struct Report {
@@ -24,17 +24,17 @@ class Reports {
     Stage stage;
   };
 
-  /// Throws Error where no pipe is to be had.
+  /// Throws Error if no pipe can be made.
   Reports();
   ~Reports();
   Reports(const Reports&) = delete;
   Reports& operator=(const Reports&) = delete;
 
-  /// In a worker: `tell_launcher` leads here, also in the program that it becomes.
+  /// In a worker: makes `tell_launcher` write to this pipe, also after exec of a program.
   void reach_from_this_process() const;
 
   pollfd waits_for() const { return {read_end_, POLLIN, 0}; }
-  /// What has come, without waiting.
+  /// The reports that have arrived; does not block.
   std::vector<Report> take() const;
 
  private:

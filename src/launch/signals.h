@@ -8,8 +8,8 @@
 
 namespace lockstep::launch {
 
-/// SIGINT and SIGTERM come as something to wait for, and a reader that went away is no reason to
-/// die, as long as this lives.
+/// As long as this exists, SIGINT and SIGTERM arrive through a descriptor to poll, and SIGPIPE is
+/// ignored.
 class Signals {
  public:
   Signals() {
@@ -28,14 +28,14 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  /// In a worker: signals do what they did before.
+  /// In a worker: restores the signals' former handling.
   void restore() const {
     signal(SIGPIPE, pipe_before_);
     sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
   }
   pollfd waits_for() const { return {descriptor_, POLLIN, 0}; }
 
-  /// The signal that has come, or 0.
+  /// The signal that has arrived, or 0.
   int take() const {
     signalfd_siginfo info;
     const bool came = read(descriptor_, &info, sizeof info) == sizeof info;

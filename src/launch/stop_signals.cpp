@@ -13,7 +13,7 @@
 namespace lockstep::launch {
 namespace {
 
-// Signal handlers can reach nothing else.
+// Globals, because signal handlers have no other access to them.
 std::atomic<bool> asked = false;
 std::atomic<int> signal_seen = 0;
 std::atomic<int> descriptor = -1;
@@ -38,7 +38,7 @@ void stop_on_signals() {
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // a viewer that went away is no reason to stop training
+  signal(SIGPIPE, SIG_IGN);  // training continues if the reader of its output is gone
 }
 
 const std::atomic<bool>& stop_asked() {

@@ -4,14 +4,15 @@
 
 namespace lockstep::launch {
 
-/// From here on the first Ctrl-C (or SIGTERM) asks this process to stop, and a second one kills it.
+/// From now on the first SIGINT (Ctrl-C) or SIGTERM asks this process to stop, and a second one
+/// kills it.
 void stop_on_signals();
 
-/// Set once it is asked to stop.
+/// Set once this process has been asked to stop.
 const std::atomic<bool>& stop_asked();
-/// A descriptor that is readable once it is asked to stop.
+/// A descriptor that becomes readable at that moment.
 int stop_descriptor();
-/// The exit code of who stops because of the signal that came: 130, 143; 0 where none came.
+/// The exit code of a process that stops because of the signal: 130 or 143; 0 if none arrived.
 int stop_exit_code();
 
 }  // namespace lockstep::launch

@@ -22,7 +22,8 @@
 namespace lockstep::launch {
 namespace {
 
-// Worker r of n gets the r-th n-th of the processors; where there are fewer, they share.
+// Pins worker `index` to its share of the processors; with fewer processors than workers, all
+// workers share all of them.
 void pin(int index, int count, const std::vector<int>& processors) {
   const auto cpus = static_cast<int>(processors.size());
   cpu_set_t set;
@@ -35,8 +36,8 @@ void pin(int index, int count, const std::vector<int>& processors) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-// A worker's process group is never the terminal's: to read from it, or to write where `stty
-// tostop` is set, would stop the worker.
+// A worker's process group is never in the terminal's foreground: reading from the terminal, or
+// writing to it with `stty tostop`, would stop the worker.
 void stand_in_the_background(int rank) {
   signal(SIGTTOU, SIG_IGN);
   if (rank == 0 && isatty(STDIN_FILENO) == 0) return;
@@ -65,7 +66,7 @@ WorkerProcess::WorkerProcess(const Start& place, Surroundings& surroundings)
   }
   int cause = errno;
   if (pid > 0) {
-    setpgid(pid, pid);  // in both, so that it is done before either goes on
+    setpgid(pid, pid);  // in both processes, so that it is done before either continues
     ending_.pid = pid;
     running_ = true;
     surroundings.guardian.started(pid);
@@ -97,7 +98,7 @@ WorkerProcess::WorkerProcess(WorkerProcess&& other) noexcept
 
 void WorkerProcess::become_worker(const Start& place, int parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it died before this was asked for
+  if (getppid() != parent) _exit(1);  // the launcher ended before prctl
   setpgid(0, 0);
   surroundings_->signals.restore();
   surroundings_->guardian.mark_this_process();
@@ -110,7 +111,7 @@ void WorkerProcess::become_worker(const Start& place, int parent) {
 
 void end_worker(int exit_code) {
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == 0) {
-    std::fputs("lockstep: stdout cannot be written\n", stderr);
+    std::fputs("lockstep: cannot write to stdout\n", stderr);
     exit_code = 1;
   }
   _exit(exit_code);
@@ -131,7 +132,7 @@ bool WorkerProcess::ends_now() {
 
 void WorkerProcess::finish() {
   running_ = false;
-  kill(-ending_.pid, SIGKILL);  // what it left behind
+  kill(-ending_.pid, SIGKILL);  // processes that it started
   surroundings_->guardian.ended(ending_.pid);
   for (OutputLine& line : output_) line.finish();
   if (!output_.empty())

@@ -14,7 +14,7 @@
 
 namespace lockstep::launch {
 
-/// What all workers that a launcher starts have in common.
+/// What all workers of a launcher share.
 struct Surroundings {
   const Signals signals;
   const Guardian guardian;
@@ -23,25 +23,25 @@ struct Surroundings {
   Outlet err{STDERR_FILENO};
 };
 
-/// A worker: its process, and what that writes. It has a process group of its own, so that Ctrl-C
-/// reaches it once, through its launcher, and so that what it started itself can be ended with it.
+/// A worker's process and output. The worker has its own process group, so that Ctrl-C reaches it
+/// only through its launcher, and processes that it started can be killed with it.
 class WorkerProcess {
  public:
   struct Start {
     int rank = 0;
-    std::string noun = "rank";  ///< what messages call the number, as in Ending
-    int index = 0;              ///< worker `index` of `count` here gets its share of processors
+    std::string noun = "rank";  ///< how messages call the number, as in Ending
+    int index = 0;  ///< worker `index` of `count` on this host gets its share of processors
     int count = 1;
-    bool prefixed = false;  ///< what it writes comes through here, with its rank in front
+    bool prefixed = false;  ///< its output goes through the launcher, with the rank in front
   };
 
-  /// Forks: returns here and, as a worker, in the new process. Throws Error where that cannot be.
+  /// Forks; returns in the launcher and in the new process. Throws Error if the fork fails.
   WorkerProcess(const Start& place, Surroundings& surroundings);
   ~WorkerProcess();
   WorkerProcess(WorkerProcess&& other) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) = delete;
 
-  /// Whether this is the new process, where nothing else of this object is of use.
+  /// Whether this is the new process, in which no other method may be used.
   bool is_here() const { return is_here_; }
 
   int rank() const { return ending_.rank; }
@@ -49,7 +49,7 @@ class WorkerProcess {
   bool running() const { return running_; }
 
   void add_waits(std::vector<pollfd>& waits) const;
-  /// Passes its output on, and sees whether it has ended: true in the moment it is found out.
+  /// Forwards its output; returns true once, when the process is found to have ended.
   bool ends_now();
   void send(int signal) const;
 
@@ -57,7 +57,7 @@ class WorkerProcess {
   Ending& ending() { return ending_; }
   const Ending& ending() const { return ending_; }
 
-  Stage stage = Stage::unknown;  ///< as it was told
+  Stage stage = Stage::unknown;  ///< as last reported
 
  private:
   void become_worker(const Start& place, int parent);
@@ -65,18 +65,18 @@ class WorkerProcess {
 
   Surroundings* surroundings_;
   Ending ending_;
-  int process_ = -1;  ///< a descriptor that tells when it ends
+  int process_ = -1;  ///< a pidfd, readable once the process has ended
   std::vector<OutputLine> output_;
   bool running_ = false;
   bool is_here_ = false;
 };
 
-/// Ends a worker's process: what is written leaves, and nothing is destroyed that the launcher had
-/// before it forked.
+/// Ends a worker's process: flushes stdout and runs no destructors, since objects from before the
+/// fork belong to the launcher.
 [[noreturn]] void end_worker(int exit_code);
 
-/// Writes all that workers left in the outlets; a reader that takes nothing can be given up by a
-/// signal, whether one `came` before or comes now.
+/// Writes everything that is left in the outlets. After a signal (`signal_came`, or one that
+/// arrives now) it gives up within a second if nobody reads.
 void finish_output(Surroundings& surroundings, bool signal_came);
 
 }  // namespace lockstep::launch

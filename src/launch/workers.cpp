@@ -15,12 +15,12 @@
 namespace lockstep::launch {
 namespace {
 
-// Workers that all begin and end together.
+// The workers of a job that is not elastic.
 class Crew {
  public:
   explicit Crew(const WorkersOptions& options) : options_(options) {}
 
-  /// The rank, in a worker.
+  /// In a worker: its rank.
   std::optional<int> start();
   std::vector<Ending> until_all_have_ended();
 
@@ -93,7 +93,7 @@ void Crew::read_reports() {
 void Crew::see_who_ended() {
   for (WorkerProcess& worker : workers_) {
     if (!worker.ends_now()) continue;
-    read_reports();  // of what it did before it ended
+    read_reports();  // those that it sent before it ended
     worker.ending().place = options_.count - --left_;
     if (!worker.ending().well() && !patience_) patience_ = Deadline::in(options_.patience_seconds);
   }
@@ -101,7 +101,7 @@ void Crew::see_who_ended() {
   surroundings_.err.drain();
 }
 
-// Who waits for all to come would wait a minute for one that is gone.
+// A worker that ended before its rendezvous would make the others wait until the timeout.
 void Crew::end_a_meeting_in_vain() {
   if (patience_) return;
   const bool waiting = std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
@@ -127,7 +127,7 @@ void Crew::kill_who_hangs() {
   send_all(SIGKILL);
 }
 
-// Whether it ended because of a signal that was passed on to it, or followed one that did.
+// Whether it ended because of a signal that was passed on, or because another worker did.
 bool Crew::obeyed(const Ending& ending) const {
   if (signals_seen_ == 0 || ending.well() || ending.early) return false;
   const int code = ending.exit_code();
@@ -159,7 +159,7 @@ std::vector<Ending> Crew::until_all_have_ended() {
 StartedWorkers start_workers(const WorkersOptions& options) {
   auto crew = std::make_unique<Crew>(options);
   if (const auto rank = crew->start()) {
-    // What it holds is the launcher's: a worker must not put an end to it.
+    // Its members belong to the launcher: in a worker, their destructors must not run.
     static auto* const left_alone = new std::vector<std::unique_ptr<Crew>>;
     left_alone->push_back(std::move(crew));
     return {rank, {}};

@@ -32,7 +32,7 @@ class ConvNet final : public Model {
   }
 
  private:
-  // Each convolution takes a border of one pixel, each pooling halves.
+  // Each convolution removes a border of one pixel, each pooling halves the size.
   static int64_t after_pools(int64_t side) { return ((side - 2) / 2 - 2) / 2; }
 
   torch::nn::Conv2d conv1_;

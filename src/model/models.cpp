@@ -14,7 +14,7 @@ namespace {
 
 const Field& only(const std::vector<Field>& fields, const std::string& model, const char* what) {
   if (fields.size() != 1)
-    throw BadInput("model '{}': is for data with one {}, and this has {}", model, what,
+    throw BadInput("model '{}': needs data with one {}, but this has {}", model, what,
                    fields.size());
   return fields.front();
 }
@@ -50,10 +50,10 @@ nn::Kernels kernels_named(const std::string& name) {
 
 std::shared_ptr<Model> make_model(const ModelOptions& options, uint64_t seed) {
   const ModelRow& row = models().at(options.name);
-  // LibTorch's layers draw their weights from the global generator as they are made.
+  // LibTorch's layers draw their initial weights from the global generator.
   torch::manual_seed(RandomStream(Purpose::weights, seed).next());
   auto made = row.make(options);
-  if (!made) throw BadInput("model '{}': its maker returned nothing", options.name);
+  if (!made) throw BadInput("model '{}': its maker returned nullptr", options.name);
   options.options.refuse_unknown(fmt::format("model '{}'", options.name));
   return made;
 }
@@ -61,21 +61,21 @@ std::shared_ptr<Model> make_model(const ModelOptions& options, uint64_t seed) {
 void require_image(const ModelOptions& options, int64_t smallest) {
   const Shape& input = options.input();
   if (input.size() != 3)
-    throw BadInput("model '{}': needs images (channels x height x width), but a sample is {}; {}",
-                   options.name, fmt::join(input, " x "),
-                   input.size() == 2
-                       ? "grey images want a channel, x[:, None]; other data a model that takes "
-                         "any shape, mlp or logistic"
-                       : "mlp and logistic take any shape");
+    throw BadInput(
+        "model '{}': needs images (channels x height x width), but a sample is {}; {}",
+        options.name, fmt::join(input, " x "),
+        input.size() == 2
+            ? "add a channel to grey images, x[:, None]; for other data use a model that "
+              "takes any shape, mlp or logistic"
+            : "mlp and logistic take any shape");
   if (input[1] >= smallest && input[2] >= smallest) return;
   const bool channels_may_be_last = input[2] <= 4 && input[0] >= smallest;
   throw BadInput(
       "model '{}': needs images of at least {} x {} pixels, but a sample is {} (channels x height "
       "x width){}",
       options.name, smallest, smallest, fmt::join(input, " x "),
-      channels_may_be_last
-          ? "; where the channels come last, set data.options.layout = \"channels_last\""
-          : "");
+      channels_may_be_last ? "; if channels come last, set data.options.layout = \"channels_last\""
+                           : "");
 }
 
 }  // namespace model

@@ -15,14 +15,14 @@ struct ModelRow {
   MakeModel make;
 };
 
-/// What `model.name` may be.
+/// The values of `model.name`.
 Table<ModelRow>& models();
 
-/// Builds the model `options.name`, with initial weights that follow from `seed`. Throws BadInput
-/// for an unknown name, an option it does not know, or a data set whose samples do not suit it.
+/// Makes the model `options.name`, with initial weights from `seed`. Throws BadInput for an unknown
+/// name, an unknown option, or samples that the model does not support.
 std::shared_ptr<Model> make_model(const ModelOptions& options, uint64_t seed);
 
-/// What a recipe's train.kernels, "fused" or "torch", means.
+/// The value of a recipe's train.kernels, "fused" or "torch".
 nn::Kernels kernels_named(const std::string& name);
 
 /// Throws BadInput unless a sample is an image (channels, height, width) of at least

@@ -22,7 +22,7 @@
 namespace lockstep::model {
 namespace {
 
-// BatchNorm needs more than one value per channel, also for a batch of one: 2 x 2 at the end.
+// BatchNorm needs more than one value per channel, even for one sample: 2 x 2 at the end.
 constexpr int64_t kSmallestForTwoHalvings = 5;
 constexpr int64_t kSmallestForThreeHalvings = 9;
 

@@ -19,7 +19,7 @@ constexpr double kHandshakeSeconds = 2;
 constexpr double kIdleSeconds = 3600;
 constexpr double kPauseSeconds = 0.1;
 constexpr int kAcceptedAtOnce = 256;
-// At most so many lines are logged per window, however many connections are dropped.
+// At most this many lines are logged per window, however many connections are dropped.
 constexpr int kLinesPerWindow = 5;
 constexpr double kWindowSeconds = 5;
 

@@ -16,7 +16,7 @@ namespace lockstep::net {
 using Log = std::function<void(const std::string&)>;
 
 /// Accepts connections at a listening socket and hands out those whose client has proved that it
-/// knows the job key. Many handshakes are under way at once, in one epoll set. One that takes
+/// knows the job key. Many handshakes run at once, in one epoll set. One that takes
 /// longer than two seconds is dropped; when too many are pending, or file descriptors run out, the
 /// oldest one is. A connection that is dropped costs a line in the log and nothing else. Never
 /// waits.

@@ -34,7 +34,7 @@ class Dial {
   /// there is no such host, or when a server refuses and that means to give up.
   bool advance();
 
-  /// Call `advance` when this is ready, or after so many seconds.
+  /// Call `advance` when this is ready, or after this many seconds.
   pollfd waits_for() const;
   double seconds_to_next() const { return wake_.left(); }
 

@@ -81,12 +81,13 @@ HandshakeStatus ServerHandshake::fail(const char* error) {
 }
 
 HandshakeStatus ServerHandshake::challenge(int socket) {
-  return send_whole(socket, encode(challenge_)) ? HandshakeStatus::pending : fail("hung up");
+  return send_whole(socket, encode(challenge_)) ? HandshakeStatus::pending
+                                                : fail("closed the connection");
 }
 
 HandshakeStatus ServerHandshake::advance(int socket) {
   const HandshakeStatus read = fill(socket, arrived_, arrived_bytes_, kAnswerBytes);
-  if (read == HandshakeStatus::failed) return fail("hung up");
+  if (read == HandshakeStatus::failed) return fail("closed the connection");
   if (read == HandshakeStatus::pending) return read;
   const std::optional<Answer> answer = parse_answer(arrived_);
   return answer ? judge(socket, *answer) : fail("does not speak Lockstep's protocol");
@@ -104,7 +105,7 @@ HandshakeStatus ServerHandshake::judge(int socket, const Answer& answer) {
   }
   refused_ = false;
   const Reply reply{.verdict = Verdict::welcome, .proof = server_proof(*key_, challenge_, answer)};
-  if (!send_whole(socket, encode(reply))) return fail("hung up");
+  if (!send_whole(socket, encode(reply))) return fail("closed the connection");
   answer_ = answer;
   return HandshakeStatus::done;
 }
@@ -120,12 +121,12 @@ HandshakeStatus ClientHandshake::fail(const char* error) {
 HandshakeStatus ClientHandshake::advance(int socket) {
   if (!answered_) {
     const HandshakeStatus read = fill(socket, arrived_, arrived_bytes_, kChallengeBytes);
-    if (read == HandshakeStatus::failed) return fail("hung up before the handshake");
+    if (read == HandshakeStatus::failed) return fail("closed the connection before the handshake");
     if (read == HandshakeStatus::pending) return read;
     if (answer_challenge(socket) == HandshakeStatus::failed) return HandshakeStatus::failed;
   }
   const HandshakeStatus read = fill(socket, arrived_, arrived_bytes_, kReplyBytes);
-  if (read == HandshakeStatus::failed) return fail("hung up during the handshake");
+  if (read == HandshakeStatus::failed) return fail("closed the connection during the handshake");
   return read == HandshakeStatus::pending ? read : check_reply();
 }
 
@@ -138,7 +139,8 @@ HandshakeStatus ClientHandshake::answer_challenge(int socket) {
   }
   challenge_ = *challenge;
   answer_.proof = client_proof(key_, challenge_, answer_);
-  if (!send_whole(socket, encode(answer_))) return fail("hung up during the handshake");
+  if (!send_whole(socket, encode(answer_)))
+    return fail("closed the connection during the handshake");
   answered_ = true;
   arrived_bytes_ = 0;
   return HandshakeStatus::pending;

@@ -20,7 +20,7 @@ namespace lockstep::net {
 Nonce random_nonce();
 Proof client_proof(const std::string& key, const Challenge& challenge, const Answer& answer);
 Proof server_proof(const std::string& key, const Challenge& challenge, const Answer& answer);
-/// Takes the same time wherever they differ.
+/// In constant time, wherever they differ.
 bool same(const Proof& a, const Proof& b);
 
 enum class HandshakeStatus { pending, done, failed };
@@ -30,7 +30,7 @@ class ServerHandshake {
  public:
   using Expects = std::function<bool(const Identity&)>;
 
-  /// Both must outlive it.
+  /// Both arguments must outlive it.
   ServerHandshake(const std::string& key, const Expects& expects);
 
   /// Sends the challenge. Call it once, first.

@@ -21,7 +21,7 @@ uint32_t milliseconds(double seconds) {
   return static_cast<uint32_t>(std::clamp(seconds * 1000, 0.0, 4e9));
 }
 
-/// Of a world of one.
+/// For a world size of 1.
 class SoloRendezvous : public Rendezvous {
  public:
   int rank() const override { return 0; }
@@ -29,7 +29,7 @@ class SoloRendezvous : public Rendezvous {
   std::vector<std::string> gather(const std::string& text) override { return {text}; }
 };
 
-/// Any other rank's end than rank 0's.
+/// The end of every rank but rank 0.
 class RendezvousClient : public Rendezvous {
  public:
   explicit RendezvousClient(const TcpRendezvousOptions& options)

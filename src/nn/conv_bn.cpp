@@ -21,7 +21,7 @@ using torch::autograd::variable_list;
 
 // What BatchNorm needs besides gamma and beta.
 struct Norm {
-  bool by_batch;  ///< or by the running statistics
+  bool by_batch;  ///< false: by the running statistics
   bool updates_running;
   double epsilon;
   double momentum;
@@ -39,7 +39,7 @@ kernels::ImageShape image_shape(const Tensor& z) {
   return {z.size(0), z.size(1), z.size(2) * z.size(3)};
 }
 
-// Mean and variance to normalise by; keeps the running ones.
+// The mean and variance to normalise by; updates the running statistics.
 struct BatchStatistics {
   Tensor mean;
   Tensor variance;
@@ -135,7 +135,7 @@ bool fits(const torch::nn::BatchNorm2dImpl& bn) {
          (bn.is_training() || bn.options.track_running_stats());
 }
 
-// Whether it can be added pixel by pixel; LibTorch may know another way, or refuses it.
+// Whether it can be added pixel by pixel; otherwise LibTorch broadcasts it or throws.
 bool fits(const Tensor& residual, const kernels::ConvShape& shape) {
   if (!residual.defined()) return true;
   const int64_t blocks = shape.out_channels / kernels::kLanes;
@@ -147,7 +147,7 @@ bool fits(const Tensor& residual, const kernels::ConvShape& shape) {
          residual.sizes() == (is_blocked(residual) ? blocked_sizes : plain_sizes);
 }
 
-// Counts the batch; the momentum of the running statistics then.
+// Counts the batch and returns the momentum of the running statistics.
 Norm norm_of(torch::nn::BatchNorm2dImpl& bn) {
   const bool tracks = bn.is_training() && bn.options.track_running_stats();
   double momentum = bn.options.momentum().value_or(0.0);
@@ -166,7 +166,7 @@ Norm norm_of(torch::nn::BatchNorm2dImpl& bn) {
 void require_several_values(const kernels::ConvShape& shape) {
   if (shape.samples * shape.out_height() * shape.out_width() > 1) return;
   throw BadInput(
-      "BatchNorm: one sample of 1 x 1 pixels has no variance to learn from; use more samples a "
+      "BatchNorm: a shard of one sample with 1 x 1 pixels has no variance; use more samples per "
       "shard or larger images");
 }
 
@@ -180,7 +180,7 @@ ConvBn::ConvBn(torch::nn::Conv2d conv, torch::nn::BatchNorm2d bn, Activation act
       layer_(std::make_shared<Layer>(kernels)) {
   if (conv_->bias.defined())
     throw BadInput(
-        "ConvBn: the convolution has a bias, which BatchNorm would undo; pass "
+        "ConvBn: the convolution has a bias, which BatchNorm would cancel; pass "
         "Conv2dOptions(...).bias(false)");
   if (bn_->options.num_features() != conv_->options.out_channels())
     throw BadInput("ConvBn: the convolution has {} channels, BatchNorm {}",

@@ -37,7 +37,7 @@ double loss_and_gradient(std::span<const float> scores, int64_t label, double sm
          (even == 0 ? 0 : even * (static_cast<double>(scores.size()) * log_sum - sum_of_scores));
 }
 
-// LibTorch leaves samples of this label out.
+// Samples with this label are ignored, as in LibTorch.
 bool ignores_any(const Tensor& labels) {
   constexpr int64_t kIgnored = -100;
   const Tensor whole = labels.contiguous();

@@ -22,7 +22,7 @@ bool same(const torch::ExpandingArray<2>& pair) {
   return pair->at(0) == pair->at(1);
 }
 
-// Options our kernels know.
+// Options that the kernels support.
 bool plain_options(const torch::nn::Conv2dImpl& conv) {
   const auto& options = conv.options;
   const auto* padding = c10::get_if<torch::ExpandingArray<2>>(&options.padding());
@@ -32,7 +32,7 @@ bool plain_options(const torch::nn::Conv2dImpl& conv) {
          c10::holds_alternative<torch::enumtype::kZeros>(options.padding_mode());
 }
 
-// Parameters may have been assigned anew.
+// Parameters may have been replaced.
 bool weight_fits(const torch::nn::Conv2dImpl& conv) {
   const auto& options = conv.options;
   const std::vector<int64_t> sizes = {options.out_channels(), options.in_channels(),
@@ -120,8 +120,8 @@ kernels::Convolution& Layer::prepare(const torch::nn::Conv2dImpl& conv, const In
   return found->convolution;
 }
 
-// By comparing them: tensors' versions do not tell, LibTorch's own optimizers write past them.
-// Weights too many for that are prepared every time.
+// Compares values, because LibTorch's optimizers change weights without changing the tensor's
+// version. Layers with too many weights to compare are prepared in every call.
 void Layer::notice_changed(const torch::Tensor& weight) {
   const auto* begin = weight.data_ptr<float>();
   const auto count = static_cast<size_t>(weight.numel());
@@ -136,11 +136,12 @@ bool is_plain_float(const torch::Tensor& x) {
          !x.is_mkldnn();
 }
 
-// LibTorch lets backward passes be recorded only when they are to be differentiated.
+// In a backward pass LibTorch enables gradients only if it is to be differentiated.
 void require_no_second_derivative() {
   if (torch::GradMode::is_enabled())
     throw BadInput(
-        "lockstep::nn: gradients of gradients (create_graph) are not there; make the layer with "
+        "lockstep::nn: gradients of gradients (create_graph) are not supported; make the layer "
+        "with "
         "Kernels::torch");
 }
 
@@ -168,7 +169,7 @@ ConvolutionGradients convolution_gradients(torch::autograd::AutogradContext& con
   const auto kept_layer =
       c10::static_intrusive_pointer_cast<Kept>(context.saved_data[kConvolution].toCapsule());
   kernels::Convolution& convolution = kept_layer->convolution;
-  kept_layer->layer->notice_changed(weight);  // another forward pass may have had others
+  kept_layer->layer->notice_changed(weight);  // another forward pass may have used other weights
   const torch::Tensor scratch = scratch_for(convolution);
   ConvolutionGradients of = {.x = {}, .weight = at::empty_like(weight)};
   convolution.weight_gradient(data(x), data(dz), data(of.weight), bytes_of(scratch));

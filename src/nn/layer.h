@@ -17,22 +17,22 @@ namespace lockstep::nn {
 
 /// Whether x is a blocked image.
 bool is_blocked(const torch::Tensor& x);
-/// Its inverse is `plain`. Channels come in eights.
+/// The inverse of `plain`. The number of channels must be a multiple of 8.
 torch::Tensor blocked(const torch::Tensor& x);
 
-/// A convolution's input as the kernels want it.
+/// A convolution's input in the layout that the kernels need.
 struct Input {
   torch::Tensor x;
   kernels::ImageLayout layout;
 };
 
-/// What a layer remembers from call to call: a convolution for every shape of input it has met, and
-/// of which weights they know. For one thread at a time.
+/// What a layer keeps between calls: a prepared convolution for every input shape, and the weights
+/// that they were prepared from. For one thread at a time.
 class Layer {
  public:
   explicit Layer(Kernels kernels) : kernels_(kernels) {}
 
-  /// The input for the kernels, or nothing where LibTorch serves this call.
+  /// The input for the kernels, or nothing if LibTorch must compute this call.
   std::optional<Input> accept(const torch::nn::Conv2dImpl& conv, const torch::Tensor& x);
 
   static kernels::ConvShape shape_for(const torch::nn::Conv2dImpl& conv, const Input& input);
@@ -40,7 +40,7 @@ class Layer {
   /// The convolution for that input.
   kernels::Convolution& prepare(const torch::nn::Conv2dImpl& conv, const Input& input);
 
-  /// Before weights are used: what was made of others is forgotten.
+  /// Call it before weights are used: discards what was prepared from other weights.
   void notice_changed(const torch::Tensor& weight);
 
   std::string served_by() const { return served_by_; }
@@ -52,26 +52,27 @@ class Layer {
   };
 
   const Kernels kernels_;
-  std::deque<PreparedConvolution> entries_;  ///< their addresses stay
-  std::vector<float> weights_;               ///< as they were when the convolutions prepared them
+  std::deque<PreparedConvolution> entries_;  ///< a deque, so that addresses stay valid
+  std::vector<float> weights_;               ///< from which the convolutions were prepared
   std::string served_by_;
 };
 
-/// A layer's convolution in an operation's memory: forward keeps it for backward.
+/// A layer's convolution, which the forward pass saves for the backward pass.
 struct Kept : torch::CustomClassHolder {
   Kept(std::shared_ptr<Layer> owner, kernels::Convolution& one)
       : layer(std::move(owner)), convolution(one) {}
 
-  const std::shared_ptr<Layer> layer;  ///< whose it is
+  const std::shared_ptr<Layer> layer;  ///< the layer that owns it
   kernels::Convolution& convolution;
 };
-/// Whether the kernels can read it: floats of this machine's memory.
+/// Whether the kernels can read it: float32 on the CPU.
 bool is_plain_float(const torch::Tensor& x);
 
-/// At the begin of every backward pass: throws BadInput where it is to be differentiated itself.
+/// Call it at the start of every backward pass: throws BadInput if that is itself to be
+/// differentiated.
 void require_no_second_derivative();
 
-/// Keeps also whether x needs a gradient.
+/// Also saves whether x needs a gradient.
 void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Kept>& kept,
           const torch::Tensor& x);
 kernels::Convolution& kept(torch::autograd::AutogradContext& context);
@@ -80,7 +81,7 @@ kernels::Convolution& kept(torch::autograd::AutogradContext& context);
 torch::Tensor convolve(kernels::Convolution& convolution, const torch::Tensor& weight,
                        const torch::Tensor& x);
 
-/// The gradients of the convolution that was kept. That of x is undefined where x needed none.
+/// The gradients of the saved convolution. That of x is undefined if x needs none.
 struct ConvolutionGradients {
   torch::Tensor x;
   torch::Tensor weight;
@@ -89,12 +90,12 @@ ConvolutionGradients convolution_gradients(torch::autograd::AutogradContext& con
                                            const torch::Tensor& x, const torch::Tensor& weight,
                                            const torch::Tensor& dz);
 
-/// A tensor's numbers, or null where there is no tensor.
+/// A tensor's data, or nullptr for an undefined tensor.
 inline float* data(const torch::Tensor& t) {
   return t.defined() ? t.data_ptr<float>() : nullptr;
 }
 
-/// A blocked image's uninitialised memory: the result of a convolution.
+/// An uninitialised blocked image, for the result of a convolution.
 torch::Tensor empty_result(const kernels::ConvShape& shape);
 
 }  // namespace lockstep::nn

@@ -21,7 +21,8 @@ kernels::PoolShape pool_shape(const kernels::ConvShape& shape) {
   return {shape.samples * blocks, blocks, shape.out_height(), shape.out_width()};
 }
 
-// The convolution's own result is not kept: which of four pixels was chosen is all it takes.
+// The convolution's result is not saved: the backward pass needs only which of four pixels was
+// chosen.
 class ConvMaxPoolFunction : public torch::autograd::Function<ConvMaxPoolFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
@@ -84,7 +85,7 @@ ConvMaxPool::ConvMaxPool(torch::nn::Conv2d conv, Kernels kernels)
 
 torch::Tensor ConvMaxPool::operator()(const torch::Tensor& x) {
   const std::optional<Input> input = layer_->accept(*conv_, x);
-  // ReLU and max-pooling commute, and after pooling there is a quarter as much to do.
+  // ReLU and max-pooling commute, and ReLU after pooling handles a quarter of the values.
   if (!input || !has_pixels_to_pool(Layer::shape_for(*conv_, *input)))
     return at::max_pool2d(conv_(plain(x)), 2).relu_();
   kernels::Convolution& convolution = layer_->prepare(*conv_, *input);

@@ -1,6 +1,6 @@
-// Classification: one of several categories is right. Options: label_smoothing, the share of the
-// target that is spread evenly over all categories; class_weights, by which each sample's loss is
-// multiplied, by its category (the mean then divides by the weights' sum, as torch's does).
+// Classification: the target is one of several categories. Options: label_smoothing, the fraction
+// of the target that is spread evenly over all categories; class_weights, a factor of each sample's
+// loss by its category (the mean divides by the sum of weights, as PyTorch's does).
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/types.h>
 
@@ -19,8 +19,8 @@ const Field& label_field(const Fields& fields) {
   if (fields.targets.size() != 1 || fields.targets[0].type != Type::i64 ||
       !fields.targets[0].shape.empty() || fields.targets[0].categories.empty())
     throw BadInput(
-        "objective 'classification': needs data whose target is one label of a known set; for "
-        "targets that are numbers use objective.name = \"regression\"");
+        "objective 'classification': needs data with one target that is a class label; for "
+        "numeric targets use objective.name = \"regression\"");
   return fields.targets[0];
 }
 
@@ -90,7 +90,7 @@ class Classification final : public Objective {
       const torch::Tensor best = std::get<1>(scores.topk(kTop, 1));
       all.emplace_back(best.eq(labels.unsqueeze(1)).any(1).sum().item<double>(), samples);
     }
-    // Rows are what it is, columns what it was taken for.
+    // Rows are true classes, columns predicted ones.
     const torch::Tensor confusion =
         torch::bincount(labels * classes_ + guesses, {}, classes_ * classes_)
             .view({classes_, classes_});
@@ -103,14 +103,15 @@ class Classification final : public Objective {
   torch::Tensor scores_of(const Tensors& outputs, const Batch& batch) const {
     const torch::Tensor& scores = outputs.only();
     if (scores.dim() != 2 || scores.size(0) != batch.samples || scores.size(1) != classes_)
-      throw BadInput("the model gave scores of {}: expected {} x {}, a score for each class",
-                     fmt::join(scores.sizes(), " x "), batch.samples, classes_);
+      throw BadInput(
+          "the model returned scores of shape {}: expected {} x {}, a score for each class",
+          fmt::join(scores.sizes(), " x "), batch.samples, classes_);
     return scores;
   }
 
   const int64_t classes_;
   const double smoothing_;
-  const torch::Tensor weights_;  ///< undefined: all alike
+  const torch::Tensor weights_;  ///< undefined: all 1
   const nn::Kernels kernels_;
 };
 

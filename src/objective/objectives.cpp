@@ -12,7 +12,7 @@ Table<ObjectiveRow>& objectives() {
 std::unique_ptr<Objective> make_objective(const std::string& name,
                                           const ObjectiveOptions& options) {
   auto made = objectives().at(name).make(options);
-  if (!made) throw BadInput("objective '{}': its maker returned nothing", name);
+  if (!made) throw BadInput("objective '{}': its maker returned nullptr", name);
   options.options.refuse_unknown(fmt::format("objective '{}'", name));
   return made;
 }

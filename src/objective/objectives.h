@@ -14,10 +14,11 @@ struct ObjectiveRow {
   MakeObjective make;
 };
 
-/// What `objective.name` may be.
+/// The values of `objective.name`.
 Table<ObjectiveRow>& objectives();
 
-/// Throws BadInput for an unknown name, an option it does not know, or a data set it cannot serve.
+/// Throws BadInput for an unknown name, an unknown option, or a data set that the objective does
+/// not support.
 std::unique_ptr<Objective> make_objective(const std::string& name, const ObjectiveOptions& options);
 
 }  // namespace lockstep::objective

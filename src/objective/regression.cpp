@@ -1,5 +1,6 @@
-// Regression: targets are numbers, of any shape. The loss of a sample is the mean over its numbers,
-// squared error or, by the option loss = "huber", one that grows only linearly beyond `delta`.
+// Regression: targets are numbers, of any shape. The loss of a sample is the mean over its numbers
+// of the squared error or, with the option loss = "huber", of the Huber loss, which is linear
+// beyond `delta`.
 #include <torch/nn/functional/loss.h>
 #include <torch/types.h>
 
@@ -11,7 +12,7 @@ namespace {
 
 const Field& target_field(const Fields& fields) {
   if (fields.targets.size() != 1)
-    throw BadInput("objective 'regression': needs data with one target, and this has {}",
+    throw BadInput("objective 'regression': needs data with one target, but this has {}",
                    fields.targets.size());
   return fields.targets[0];
 }
@@ -65,7 +66,7 @@ class Regression final : public Objective {
         batch.targets.only().to(torch::kFloat32).reshape({batch.samples, -1});
     const torch::Tensor& predicted = outputs.only();
     if (predicted.numel() != wanted.numel() || predicted.size(0) != batch.samples)
-      throw BadInput("the model gave {}: expected {} numbers for each of {} samples",
+      throw BadInput("the model returned shape {}: expected {} numbers for each of {} samples",
                      fmt::join(predicted.sizes(), " x "), wanted.size(1), batch.samples);
     return {predicted.reshape(wanted.sizes()), wanted};
   }

@@ -27,7 +27,7 @@ Measurement::Measurement(const torch::Tensor& all_values, const torch::Tensor& a
 namespace objective {
 namespace {
 
-// The first places of `sums`.
+// The first elements of `sums`.
 enum : size_t { kLoss, kWeight, kSamples, kFirstMetric };
 
 size_t elements(const Metric& metric) {
@@ -44,20 +44,21 @@ bool has_weights(const Metric& metric) {
 }
 
 void check(const std::vector<Metric>& metrics) {
-  // What a step's event has besides.
+  // Other fields of a step event, which metrics must not use.
   std::set<std::string> names = {"loss",         "event", "time",
                                  "step",         "steps", "epoch",
                                  "epochs",       "lr",    "samples_per_second",
                                  "seconds_left", "spans", "bytes_sent"};
   for (const Metric& metric : metrics) {
     if (metric.name.empty() || !names.insert(metric.name).second)
-      throw BadInput("the objective declares the metric '{}', {}", metric.name,
-                     metric.name.empty() ? "without a name" : "whose name is taken");
+      throw BadInput("the objective declares a metric '{}': {}", metric.name,
+                     metric.name.empty() ? "it needs a name" : "the name is already used");
     if (std::any_of(metric.shape.begin(), metric.shape.end(), [](int64_t n) { return n < 1; }))
       throw BadInput("metric '{}': its table has a dimension below 1", metric.name);
     if (is_table(metric) &&
         (metric.when != Metric::When::evaluation || metric.combine == Metric::Combine::max))
-      throw BadInput("metric '{}': a table is only for evaluation, by sum or mean", metric.name);
+      throw BadInput("metric '{}': a table must be for evaluation only, combined by sum or mean",
+                     metric.name);
   }
 }
 
@@ -111,7 +112,7 @@ Totals& Totals::operator+=(const Totals& other) {
 
 namespace {
 
-// JSON has no infinite numbers, which a metric may well be.
+// Numbers as texts, because metrics may be infinite and JSON has no infinity.
 Json as_texts(const std::vector<double>& values) {
   Json list = Json::array();
   for (const double value : values) list.push_back(fmt::format("{}", value));
@@ -165,10 +166,10 @@ void Scorecard::clear(const Slot& slot) {
 void Scorecard::score(Objective& objective, const Tensors& outputs, const Batch& batch,
                       const Loss& loss, const Slot& slot) const {
   if (!(loss.weight >= 0 && std::isfinite(loss.weight)))
-    throw BadInput("the objective gave its loss a weight of {}: expected 0 or more", loss.weight);
+    throw BadInput("the objective's loss has a weight of {}: expected 0 or more", loss.weight);
   const std::vector<Measurement> measured = objective.measure(outputs, batch, phase_);
   if (measured.size() != metrics_.size())
-    throw BadInput("the objective measured {} metrics of {}: expected {}", measured.size(),
+    throw BadInput("the objective returned {} measurements for {}: expected {}", measured.size(),
                    phase_ == Phase::training ? "a training batch" : "an evaluation batch",
                    metrics_.size());
   slot.sums[kLoss] = loss.sum.item<double>();
@@ -181,15 +182,16 @@ void Scorecard::score(Objective& objective, const Tensors& outputs, const Batch&
 void Scorecard::write(const Metric& metric, const Measurement& measurement, Slot& rest) const {
   const size_t weights = has_weights(metric) ? elements(metric) : 0;
   if (measurement.values.size() != elements(metric) || measurement.weights.size() != weights)
-    throw BadInput("the objective measured '{}' by {} values and {} weights: expected {} and {}",
-                   metric.name, measurement.values.size(), measurement.weights.size(),
-                   elements(metric), weights);
+    throw BadInput(
+        "the objective's measurement of '{}' has {} values and {} weights: expected {} and {}",
+        metric.name, measurement.values.size(), measurement.weights.size(), elements(metric),
+        weights);
   std::span<double>& into = is_table(metric)                         ? rest.tables
                             : metric.combine == Metric::Combine::max ? rest.maxima
                                                                      : rest.sums;
-  if (into.empty()) return;  // who does not want tables
+  if (into.empty()) return;  // tables are not wanted
   std::vector<double> values = measurement.values;
-  // What is no number would be forgotten beside larger ones.
+  // A maximum would ignore NaN.
   if (metric.combine == Metric::Combine::max)
     for (double& value : values)
       if (std::isnan(value)) value = std::numeric_limits<double>::infinity();

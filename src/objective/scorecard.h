@@ -12,8 +12,8 @@ namespace lockstep::objective {
 
 using Json = nlohmann::ordered_json;
 
-/// What a number of samples gave, added up. How `sums` and `maxima` are laid out is the scorecard's
-/// business.
+/// Loss and metrics of a number of samples, added up. The scorecard defines the layout of `sums`
+/// and `maxima`.
 struct Totals {
   double loss = 0;
   double weight = 0;
@@ -22,45 +22,45 @@ struct Totals {
   std::vector<double> maxima = {};
 
   double mean_loss() const { return weight == 0 ? 0 : loss / weight; }
-  /// Either may be empty: nothing was added yet.
+  /// Either may be empty, if nothing was added yet.
   Totals& operator+=(const Totals& other);
 };
 
 Json to_json(const Totals& totals);
-/// Throws Json::exception for what `to_json` did not write.
+/// Throws Json::exception for any other value.
 Totals totals_from(const Json& json);
 
-/// Turns an objective's measurements of batches into sums that can be added in any number of
-/// pieces, and sums into the figures that are reported. For the metrics of one phase.
+/// Converts an objective's measurements of batches to sums, which can be added over any number of
+/// pieces, and sums to the reported metrics. For the metrics of one phase.
 ///
 ///     loss        sum of losses      | of the batch, then
 ///     weight      sum of weights     |
 ///     samples     number of samples  |
 ///     per single metric: value, and for a mean its weight
 ///
-/// Metrics with Combine::max are kept apart, in `maxima`. Tables are kept apart too: they are large
-/// and are only wanted of whole evaluations.
+/// Metrics with Combine::max are stored separately, in `maxima`. So are tables, which are large and
+/// used only for whole evaluations.
 class Scorecard {
  public:
-  /// Throws BadInput for metrics that cannot be: no name, one name twice, a table that is not for
-  /// evaluation, negative dimensions.
+  /// Throws BadInput for invalid metrics: no name, a duplicate name, a table that is not for
+  /// evaluation, a dimension below 1.
   Scorecard(std::vector<Metric> metrics, Phase phase);
 
   size_t sums() const { return sums_; }
   size_t maxima() const { return maxima_; }
   size_t tables() const { return tables_; }
 
-  /// Where `score` writes; sums() and maxima() long, tables() or none.
+  /// Where `score` writes: spans of sums(), maxima(), and tables() or 0 elements.
   struct Slot {
     std::span<double> sums;
     std::span<double> maxima;
     std::span<double> tables;
   };
-  /// What adds nothing.
+  /// Sets the neutral values of addition and maximum.
   static void clear(const Slot& slot);
 
-  /// Loss and metrics of one batch. Throws BadInput for measurements that are not what `metrics()`
-  /// promised, and for a weight below 0 or not a number.
+  /// Loss and metrics of one batch. Throws BadInput for measurements that do not match `metrics()`,
+  /// and for a weight below 0 or NaN.
   void score(Objective& objective, const Tensors& outputs, const Batch& batch, const Loss& loss,
              const Slot& slot) const;
 
@@ -81,8 +81,7 @@ class Scorecard {
   size_t tables_ = 0;
 };
 
-/// How single metrics are to be shown: {"accuracy": "percent"}. For events, which are all that the
-/// terminal and reports see.
+/// How to print single metrics: {"accuracy": "percent"}. Written to events, for the progress line.
 Json shown_metrics(const std::vector<Metric>& metrics);
 
 }  // namespace lockstep::objective

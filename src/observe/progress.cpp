@@ -35,7 +35,7 @@ std::string describe_other_workers(const Json& event) {
   const int64_t workers = event.value("workers", 1);
   const int64_t before = event.value("workers_before", workers);
   if (workers == before) return "";
-  return fmt::format(", on {} now ({} before: --workers is not remembered)",
+  return fmt::format(", on {} ({} before: --resume does not restore --workers)",
                      plural(workers, "worker"), before);
 }
 
@@ -48,9 +48,9 @@ std::string join_figures(const std::vector<std::pair<std::string, std::string>>&
   return text;
 }
 
-// "rank 1 (node7, pid 4711) is lost: ", or nothing.
+// "worker lost: rank 1 (node7, pid 4711); ", or nothing.
 std::string describe_loss(const Json& event) {
-  return event.contains("lost") ? event.value("lost", "") + " is lost: " : "";
+  return event.contains("lost") ? "worker lost: " + event.value("lost", "") + "; " : "";
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ void Progress::show(const Json& event) {
     print(fmt::format("resuming at step {} from {}{}", format_count(event.value("step", 0)),
                       event.value("checkpoint", ""), describe_other_workers(event)));
   if (kind == "workers")
-    print(fmt::format("{}going on with {} from step {}", describe_loss(event),
+    print(fmt::format("{}continuing with {} from step {}", describe_loss(event),
                       plural(event.value("workers", 1), "worker"),
                       format_count(event.value("step", 0))));
   if (kind == "evaluate" && style_ == Style::live) redraw("evaluating");
@@ -108,7 +108,7 @@ void Progress::print(const std::string& line) {
   line_open_ = false;
 }
 
-// A terminal that went away is no reason to stop training.
+// Errors are ignored: training continues if the terminal is gone.
 void Progress::put(const std::string& text) {
   std::fputs(text.c_str(), out_);
   std::fflush(out_);
@@ -132,7 +132,7 @@ std::vector<std::pair<std::string, std::string>> describe_figures(const Json& ev
 }
 
 std::string describe_step(const Json& event, const Json& metrics, size_t width) {
-  // In the order to show them, with what to leave out first on a narrow terminal.
+  // In display order; on a narrow terminal the one with the lowest `leave_out` is dropped first.
   struct Figure {
     std::string text;
     int leave_out;

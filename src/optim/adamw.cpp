@@ -1,6 +1,5 @@
-// Adam with weight decay apart from the gradient (Loshchilov and Hutter). The mean gradient and the
-// mean squared gradient are moving averages that start at zero; what that takes from them is given
-// back in every update.
+// AdamW: Adam with decoupled weight decay (Loshchilov and Hutter). The averages of the gradient and
+// of its square start at zero; each update corrects this bias.
 #include <cmath>
 #include <utility>
 
@@ -10,9 +9,9 @@ namespace lockstep::optim {
 namespace {
 
 struct AdamWStep {
-  float rate;  // with the first average's bias undone
-  float root;  // undoes the second average's bias
-  float keep;  // what weight decay leaves
+  float rate;  // corrected for the bias of the first average
+  float root;  // corrects the bias of the second average
+  float keep;  // 1 - lr * weight decay
   float beta1;
   float beta2;
   float epsilon;
@@ -28,7 +27,7 @@ struct AdamWStep {
   }
 }
 
-// The same loop with wide registers: std::fma rounds alike in both.
+// The same loop with AVX2; std::fma makes both round alike.
 [[gnu::target("avx2,fma")]] void adamw_wide(const AdamWStep& step, int64_t count, const float* g,
                                             float* w, float* m, float* s) {
   adamw_loop(step, count, g, w, m, s);
@@ -71,7 +70,7 @@ class AdamW final : public Optimizer {
 
 [[maybe_unused]] const bool adamw_added =
     optimizers().add({.name = "adamw",
-                      .about = "Adam with weight decay apart from the gradient",
+                      .about = "Adam with decoupled weight decay",
                       .uses = {"weight_decay", "decay_bias_and_norm", "beta1", "beta2", "epsilon"},
                       .make = [](const OptimizerOptions& options,
                                  std::vector<Section> sections) -> std::unique_ptr<Optimizer> {

@@ -5,7 +5,7 @@ namespace {
 
 [[maybe_unused]] const bool constant_added = schedules().add(
     {.name = "constant",
-     .about = "optimizer.lr all the way",
+     .about = "optimizer.lr in every step",
      .uses = {"warmup_epochs"},
      .rate = [](const ScheduleOptions&, const Course& course, double) { return course.peak; }});
 

@@ -14,7 +14,7 @@ double cosine_rate(const ScheduleOptions& options, const Course& course, double 
 
 [[maybe_unused]] const bool cosine_added =
     schedules().add({.name = "cosine",
-                     .about = "half a cosine from optimizer.lr down to final_fraction of it",
+                     .about = "cosine decay from optimizer.lr to final_fraction of it",
                      .uses = {"warmup_epochs", "final_fraction"},
                      .rate = cosine_rate});
 

@@ -1,5 +1,6 @@
-// LARS (You, Gitman and Ginsburg 2017), for large batches: a layer moves in proportion to its
-// weights, however large its gradient is. Layers without decay (biases, BatchNorm) move as in SGD.
+// LARS (You, Gitman and Ginsburg 2017), for large batches: a layer's update is proportional to the
+// norm of its weights, whatever the norm of its gradient. Sections without decay (biases,
+// BatchNorm) are updated as in SGD.
 #include <cmath>
 #include <utility>
 
@@ -42,7 +43,7 @@ class Lars final : public SgdUpdate {
 
 [[maybe_unused]] const bool lars_added = optimizers().add(
     {.name = "lars",
-     .about = "sgd whose layers move in proportion to their weights, for large batches",
+     .about = "SGD with layer-wise learning rates, for large batches",
      .uses = {"weight_decay", "decay_bias_and_norm", "momentum", "nesterov", "trust"},
      .make = [](const OptimizerOptions& options,
                 std::vector<Section> sections) -> std::unique_ptr<Optimizer> {

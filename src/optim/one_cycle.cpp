@@ -1,5 +1,5 @@
-// PyTorch's OneCycleLR: up along half a cosine over the first part of the run, then down to almost
-// nothing. It has no warm-up besides.
+// PyTorch's OneCycleLR: the rate rises along a half cosine over the first part of the run, then
+// falls to almost zero. It has no other warm-up.
 #include <algorithm>
 
 #include "optim/half_cosine.h"
@@ -19,11 +19,12 @@ double one_cycle_rate(const ScheduleOptions& /*options*/, const Course& course, 
   return half_cosine(peak, peak * kOneCycleEnd, (step - top) / (course.total_steps - 1 - top));
 }
 
-[[maybe_unused]] const bool one_cycle_added = schedules().add(
-    {.name = "one_cycle",
-     .about = "up from optimizer.lr/25 over the first 30 % of the run, then down to lr/250,000",
-     .uses = {},
-     .rate = one_cycle_rate});
+[[maybe_unused]] const bool one_cycle_added =
+    schedules().add({.name = "one_cycle",
+                     .about = "rises from optimizer.lr/25 over the first 30 % of the run, then "
+                              "falls to optimizer.lr/250,000",
+                     .uses = {},
+                     .rate = one_cycle_rate});
 
 }  // namespace
 }  // namespace lockstep::optim

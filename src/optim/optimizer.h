@@ -30,7 +30,7 @@ struct OptimizerOptions {
   double epsilon = 1e-8;
 };
 
-/// A run of parameters that lie together in memory and are treated alike: a layer's weights, say.
+/// A contiguous range of parameters that are treated alike, such as a layer's weights.
 struct Section {
   int64_t begin = 0;
   int64_t end = 0;
@@ -40,7 +40,7 @@ struct Section {
 /// How many parameters the sections cover.
 int64_t length(const std::vector<Section>& sections);
 
-/// An update rule over one contiguous piece of memory that holds all parameters.
+/// An update rule over contiguous memory with all parameters.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -50,7 +50,7 @@ class Optimizer {
   virtual void step(std::span<float> values, std::span<const float> gradients, double lr,
                     int64_t update) = 0;
 
-  /// What a checkpoint must keep: named memory laid out like `values`.
+  /// State for checkpoints: named memory with the layout of `values`.
   struct State {
     std::string name;
     std::span<float> values;
@@ -61,21 +61,20 @@ class Optimizer {
 struct OptimizerRow {
   std::string name;
   std::string about;
-  /// The keys of [optimizer] that some optimizers use and others do not, as far as this one uses
-  /// them: "momentum".
+  /// The keys of [optimizer] that this optimizer uses, of those that not all use: "momentum".
   std::vector<std::string> uses;
   std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options,
                                      std::vector<Section> sections);
 };
 
-/// What `optimizer.name` may be.
+/// The values of `optimizer.name`.
 Table<OptimizerRow>& optimizers();
 
 /// Throws BadInput for an unknown name. The sections must cover the memory in order.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<Section> sections);
 
-/// Whether update loops may use AVX2 and FMA on this processor. They round alike with and without.
+/// Whether this processor has AVX2 and FMA. Update loops round alike with and without them.
 bool has_wide_registers();
 
 }  // namespace lockstep::optim

@@ -8,19 +8,19 @@
 
 namespace lockstep::optim {
 
-/// The recipe's [schedule]: how the learning rate moves over a run. Which of them a schedule uses
-/// is said in its row of schedules().
+/// The recipe's [schedule]: the learning rate over a run. A schedule's row in schedules() lists the
+/// keys that it uses.
 struct ScheduleOptions {
   /// One of schedules().
   std::string name = "constant";
-  /// The rate first rises in a straight line over so many epochs, which large batches need.
+  /// Linear warm-up over this many epochs, for large batches.
   double warmup_epochs = 0;
   std::vector<double> milestones;
   double gamma = 0.1;
   double final_fraction = 0;
 };
 
-/// What a schedule runs over.
+/// The run that a schedule is for.
 struct Course {
   double peak = 0;  ///< the recipe's optimizer.lr
   double total_steps = 1;
@@ -31,7 +31,7 @@ struct Course {
 struct ScheduleRow {
   std::string name;
   std::string about;
-  /// The keys of [schedule] that it uses: "milestones". It has a warm-up when "warmup_epochs" is
+  /// The keys of [schedule] that it uses: "milestones". It has a warm-up if "warmup_epochs" is
   /// among them.
   std::vector<std::string> uses;
   /// The learning rate at a step after the warm-up.
@@ -40,10 +40,10 @@ struct ScheduleRow {
   void (*check)(const ScheduleOptions& options) = [](const ScheduleOptions&) {};
 };
 
-/// What `schedule.name` may be.
+/// The values of `schedule.name`.
 Table<ScheduleRow>& schedules();
 
-/// The learning rate of one step: a pure function, so a resumed run needs no schedule state.
+/// The learning rate of a step: a pure function, so that a resumed run needs no schedule state.
 class Schedule {
  public:
   /// Throws BadInput for an unknown name, or options that the schedule cannot use.

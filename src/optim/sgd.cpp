@@ -18,7 +18,7 @@ class Sgd final : public SgdUpdate {
 
 [[maybe_unused]] const bool sgd_added =
     optimizers().add({.name = "sgd",
-                      .about = "stochastic gradient descent with momentum, as PyTorch's",
+                      .about = "stochastic gradient descent with momentum, as in PyTorch",
                       .uses = {"weight_decay", "decay_bias_and_norm", "momentum", "nesterov"},
                       .make = [](const OptimizerOptions& options,
                                  std::vector<Section> sections) -> std::unique_ptr<Optimizer> {

@@ -13,7 +13,7 @@
 namespace lockstep::optim {
 namespace {
 
-// What one section's update needs to know.
+// The constants of one section's update.
 struct SgdStep {
   float rate;
   float decay;
@@ -33,7 +33,7 @@ struct SgdStep {
   }
 }
 
-// The same loop with wide registers: std::fma rounds alike in both.
+// The same loop with AVX2; std::fma makes both round alike.
 [[gnu::target("avx2,fma")]] void sgd_wide(const SgdStep& step, int64_t count, const float* g,
                                           float* w, float* v) {
   sgd_loop(step, count, g, w, v);

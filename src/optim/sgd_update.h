@@ -8,8 +8,8 @@
 
 namespace lockstep::optim {
 
-/// PyTorch's SGD with momentum, whose gradients are first multiplied by a section's `trust`. What
-/// derives from it says how large that is.
+/// PyTorch's SGD with momentum, with gradients first multiplied by the section's `trust`, which
+/// derived classes define.
 class SgdUpdate : public Optimizer {
  public:
   SgdUpdate(const OptimizerOptions& options, std::vector<Section> sections);

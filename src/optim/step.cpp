@@ -16,7 +16,7 @@ double step_rate(const ScheduleOptions& options, const Course& course, double st
 
 [[maybe_unused]] const bool step_added = schedules().add(
     {.name = "step",
-     .about = "optimizer.lr x gamma for each milestone (an epoch) passed",
+     .about = "optimizer.lr, multiplied by gamma at each of milestones (epochs)",
      .uses = {"warmup_epochs", "milestones", "gamma"},
      .rate = step_rate,
      .check = [](const ScheduleOptions& options) {

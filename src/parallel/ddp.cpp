@@ -1,7 +1,7 @@
-// Words: a backward pass is *under way* from its first gradient until all buckets are reduced,
-// which the autograd engine waits for before `backward()` returns. A worker that has *joined* has
-// no more batches, and stands in for itself with zeros. Whatever is thrown on the way, by us or by
-// a function of the user's, ends it all: see fail_stop.h.
+// Words: a backward pass is *running* from its first gradient until all buckets are reduced; the
+// autograd engine waits for that before `backward()` returns. A worker that has *joined* has no
+// more batches, and takes part in collectives with zeros. Any exception in between, from here or
+// from the user's code, stops everything: see fail_stop.h.
 #include "lockstep/ddp.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -22,8 +22,8 @@ using collective::Shards;
 
 namespace {
 
-// The autograd engine holds this with what it calls in the end. An engine that drops it without
-// having called has met an error, which it does not tell.
+// The autograd engine owns this together with its final callback. If the engine destroys it without
+// having called it, the backward pass threw an exception.
 class PassUnderWay {
  public:
   explicit PassUnderWay(std::shared_ptr<parallel::FailStop> fail_stop)
@@ -32,10 +32,10 @@ class PassUnderWay {
   PassUnderWay& operator=(const PassUnderWay&) = delete;
   ~PassUnderWay() {
     if (ended_) return;
-    fail_stop_->fail(std::make_exception_ptr(
-        Error("a backward pass ended before all gradients had come, by an error that it threw "
-              "then; other workers may have gone on: end this one, or begin anew with "
-              "lockstep::init")));
+    fail_stop_->fail(std::make_exception_ptr(Error(
+        "a backward pass threw an exception before all gradients were computed; other workers "
+        "may have continued, so this DistributedDataParallel cannot be used any more: end the "
+        "process, or start again with lockstep::init")));
   }
 
   void end() { ended_ = true; }
@@ -94,15 +94,15 @@ class GradientSync::State {
   const parallel::Parameters& parameters_;
   std::shared_ptr<parallel::FailStop> fail_stop_;
 
-  int pauses_ = 0;  ///< scopes of no_sync
+  int pauses_ = 0;  ///< number of open no_sync scopes
   bool under_way_ = false;
   bool joining_ = false;
   bool order_is_learned_ = false;
-  std::vector<size_t> order_;  ///< in which gradients came in the first backward pass
-  int64_t passes_ = 0;         ///< backward passes since `join` began
+  std::vector<size_t> order_;  ///< of gradients in the first backward pass
+  int64_t passes_ = 0;         ///< backward passes since the start of `join`
 
   // With shards.
-  int pass_ = 0;             ///< of the step: how many are done
+  int pass_ = 0;             ///< number of finished passes of the step
   bool pass_begun_ = false;  ///< by a forward pass
   int64_t steps_ = 0;
 };
@@ -128,13 +128,14 @@ parallel::ReplicaOptions replica_options(const DdpOptions& options, const World&
           .buffers = options.shards > 0 ? BufferMode::mean_over_shards : BufferMode::left_alone};
 }
 
-// It takes the mean over those who compute at the same time, which depends on their number.
+// SyncBatchNorm averages over the workers that compute at the same time, so its result depends on
+// their number.
 void refuse_sync_batch_norm(const torch::nn::Module& model) {
   for (const auto& item : model.named_modules())
     if (item.value()->as<nn::SyncBatchNormImpl>() != nullptr)
       throw BadInput(
           "DdpOptions::shards with SyncBatchNorm '{}': its statistics would depend on the number "
-          "of workers; use BatchNorm, whose statistics are those of a shard",
+          "of workers; use BatchNorm, whose statistics are per shard",
           item.key());
 }
 
@@ -157,8 +158,8 @@ GradientSync::State::State(torch::nn::Module& model, const World& world, const D
 void GradientSync::State::pause() {
   if (has_shards())
     throw BadInput(
-        "no_sync with DdpOptions::shards: a step adds up its shards already; to add up "
-        "more, ask for more shards");
+        "no_sync with DdpOptions::shards: a step accumulates its shards already; to accumulate "
+        "more, use more shards");
   ++pauses_;
 }
 
@@ -173,7 +174,7 @@ void GradientSync::State::before_forward() {
   });
 }
 
-// The first forward pass of a shard. What is random in it follows from the step and the shard.
+// The first forward pass of a shard. Its random numbers are seeded by the step and the shard.
 void GradientSync::State::begin_pass() {
   if (pass_begun_) return;
   pass_begun_ = true;
@@ -198,8 +199,8 @@ void GradientSync::State::begin_backward() {
   watch_.check();
   if (has_shards() && !pass_begun_)
     throw BadInput(
-        "a backward pass without a forward pass by DistributedDataParallel::forward in training "
-        "mode: with DdpOptions::shards each shard needs both");
+        "a backward pass without DistributedDataParallel::forward in training mode before it: with "
+        "DdpOptions::shards each shard needs both");
   under_way_ = true;
   if (!has_shards()) replica_.begin_pass(0);
   const auto pass = std::make_shared<PassUnderWay>(fail_stop_);
@@ -242,13 +243,13 @@ void GradientSync::State::refuse_unused(const std::vector<size_t>& missing) {
     names.push_back(fmt::format("'{}'", parameters_.names[missing[i]]));
   throw BadInput(
       "parameter{} {}{} got no gradient on rank {}: the loss does not depend on {}; "
-      "DdpOptions::unused = Unused::find allows that",
+      "if that is intended, set DdpOptions::unused = Unused::find",
       missing.size() == 1 ? "" : "s", fmt::join(names, ", "),
       missing.size() == named ? "" : fmt::format(" and {} more", missing.size() - named),
       world_.rank(), missing.size() == 1 ? "it" : "them");
 }
 
-// Of parameters that this pass did not reach, those that have no gradient from one before either.
+// Parameters that neither this pass nor an earlier one has reached.
 std::vector<size_t> GradientSync::State::take_earlier(const std::vector<size_t>& missing) {
   std::vector<size_t> without;
   for (const size_t parameter : missing) {
@@ -261,7 +262,8 @@ std::vector<size_t> GradientSync::State::take_earlier(const std::vector<size_t>&
   return without;
 }
 
-// A parameter that has no gradient here may have one elsewhere; if nowhere, it stays without.
+// A parameter without a gradient on this worker may have one on another; without one on any worker,
+// it stays undefined.
 void GradientSync::State::give_views(const std::vector<size_t>& without) {
   std::vector<int32_t> used(parameters_.size(), 1);
   for (const size_t parameter : without) used[parameter] = 0;
@@ -273,7 +275,7 @@ void GradientSync::State::give_views(const std::vector<size_t>& without) {
       parameters_.tensors[parameter].mutable_grad() = replica_.gradient(parameter);
 }
 
-// All take rank 0's order; what got no gradient there comes last.
+// All workers use rank 0's order; parameters without a gradient on rank 0 come last.
 void GradientSync::State::learn_order() {
   order_is_learned_ = true;
   std::vector<bool> seen(parameters_.size(), false);
@@ -287,7 +289,7 @@ void GradientSync::State::learn_order() {
   replica_.order_buckets({order.begin(), order.end()});
 }
 
-// The first rank that has not joined; the world's size if all have.
+// The first rank that has not joined; the world size if all have.
 int GradientSync::State::first_active(Active active) {
   return static_cast<int>(
       reduced(active == Active::yes ? group_.rank() : group_.world_size(), Operation::min));
@@ -311,8 +313,8 @@ StragglerReport GradientSync::State::stragglers() {
 void GradientSync::State::join(const std::function<void()>& loop) {
   if (has_shards())
     throw BadInput(
-        "join with DdpOptions::shards: every step has all its shards, so that no worker "
-        "can have fewer passes");
+        "join with DdpOptions::shards: every step has all its shards, so no worker can have fewer "
+        "passes");
   fail_stop_->run([&] {
     joining_ = true;
     passes_ = 0;
@@ -325,7 +327,7 @@ void GradientSync::State::join(const std::function<void()>& loop) {
   });
 }
 
-// What the others do in a forward and a backward pass.
+// Takes part in the collectives of the other workers' forward and backward passes.
 void GradientSync::State::stand_in(int first_active) {
   sync_buffers(first_active);
   replica_.begin_pass(0);

@@ -8,7 +8,7 @@ std::string text_of(const std::exception_ptr& error) {
   } catch (const std::exception& known) {
     return known.what();
   } catch (...) {
-    return "something was thrown that is no std::exception";
+    return "an exception that is not a std::exception";
   }
 }
 
@@ -21,7 +21,8 @@ void FailStop::check() const {
   } catch (const Timeout&) {
     throw;
   } catch (...) {
-    throw Error(fmt::format("rank {} gave up before: {}", worlds_.front().rank(), text_of(error_)));
+    throw Error(
+        fmt::format("rank {} aborted earlier: {}", worlds_.front().rank(), text_of(error_)));
   }
 }
 

@@ -8,14 +8,14 @@
 
 namespace lockstep::parallel {
 
-/// What an exception says.
+/// An exception's message.
 std::string text_of(const std::exception_ptr& error);
 
-/// Nothing goes on after the first error: other workers may have seen it or not, so that nobody
-/// knows who is where. It is told to all of them, and thrown again whatever is asked.
+/// Stops everything after the first error: other workers may or may not have seen it, so that their
+/// states may differ. The error is sent to all workers, and every later call throws it again.
 class FailStop {
  public:
-  /// `worlds` are those that the others may be waiting in; the first one gives the rank.
+  /// `worlds` are those in which other workers may wait; the first one gives the rank.
   explicit FailStop(std::vector<World> worlds) : worlds_(std::move(worlds)) {}
 
   template <typename Action>
@@ -29,11 +29,11 @@ class FailStop {
     }
   }
 
-  /// Throws if there was an error: PeerLost and Timeout as they were, of others an Error with what
-  /// they said.
+  /// Throws if there was an error: PeerLost and Timeout as they were, others as an Error with their
+  /// message.
   void check() const;
 
-  /// Keeps the first error only.
+  /// Records the first error; later ones are ignored.
   void fail(const std::exception_ptr& error);
 
  private:

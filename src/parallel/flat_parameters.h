@@ -13,8 +13,8 @@
 
 namespace lockstep::parallel {
 
-/// Moves a model's parameters into one contiguous piece of memory, laid out as their gradients are.
-/// The model goes on using them: each becomes a view. An update is then one pass over both.
+/// Moves a model's parameters into contiguous memory with the same layout as their gradients. Each
+/// parameter of the model becomes a view of it. An optimizer update is then one pass over both.
 class FlatParameters {
  public:
   struct Parameter {
@@ -27,16 +27,16 @@ class FlatParameters {
   /// Throws BadInput for a parameter that is not float32.
   FlatParameters(const Parameters& parameters, const GradientLayout& layout);
 
-  /// In the order in which they lie.
+  /// In the order of memory.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   std::span<float> values() {
     return {values_.data_ptr<float>(), static_cast<size_t>(values_.numel())};
   }
 
-  /// How many numbers are learned (the memory has a little padding besides).
+  /// The number of trained values, without padding.
   int64_t count() const;
 
-  /// One section per parameter; one-dimensional ones decay only if asked.
+  /// One section per parameter; one-dimensional parameters decay only if `decay_bias_and_norm`.
   std::vector<optim::Section> sections(bool decay_bias_and_norm) const;
 
  private:

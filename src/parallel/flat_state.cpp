@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kWord = sizeof(int32_t);
 
-// Every tensor begins where its type may.
+// Every tensor begins at an address that its type allows.
 size_t room_for(const torch::Tensor& tensor) {
   constexpr size_t kAlignment = 16;
   return (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
@@ -28,7 +28,7 @@ void check_state(const StateTensor& state) {
                    state.name);
 }
 
-// Behind autograd's back: a forward pass may go on using what another one has saved.
+// Without autograd noticing: earlier forward passes may have saved these tensors.
 void copy_bytes(const torch::Tensor& from, const torch::Tensor& to) {
   if (from.is_contiguous() && to.is_contiguous())
     std::memcpy(to.data_ptr(), from.data_ptr(), to.nbytes());

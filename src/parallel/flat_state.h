@@ -9,7 +9,7 @@
 
 namespace lockstep::parallel {
 
-/// A tensor that is part of what workers must hold alike.
+/// A tensor of the state that all workers share.
 struct StateTensor {
   std::string name;  ///< "buffer 'bn1.running_mean'", for messages
   torch::Tensor tensor;
@@ -19,17 +19,16 @@ struct StateTensor {
 std::vector<StateTensor> parameters_of(const torch::nn::Module& model);
 std::vector<StateTensor> buffers_of(const torch::nn::Module& model);
 
-/// Gives all ranks one rank's state, of whatever types, as one message. Tensors stay where they
-/// are, and may be loaded anew or share memory: their bytes are copied into one piece of memory and
-/// out of it.
+/// Broadcasts tensors of any types as one message. Their bytes are copied into one buffer and back,
+/// so that tensors stay where they are, may be loaded again and may share memory.
 class FlatState {
  public:
-  /// Throws BadInput, naming it, for a tensor that is not on the CPU, or whose elements share
+  /// Throws BadInput with the tensor's name if it is not on the CPU, or if its elements share
   /// memory with each other.
   FlatState(std::vector<StateTensor> tensors, collective::Communicator& group);
 
-  /// All ranks get `root`'s. Throws BadInput, naming it, for a tensor whose size or type has
-  /// changed.
+  /// All ranks get the tensors of `root`. Throws BadInput with the tensor's name if its size or
+  /// type has changed.
   void broadcast(int root, collective::Cargo cargo = {});
 
  private:

@@ -42,12 +42,11 @@ bool calls_back(const torch::autograd::Node& accumulator) {
 
 GradientHooks::GradientHooks(const Parameters& parameters, OnGradient on_gradient) {
   for (size_t i = 0; i < parameters.size(); ++i) {
-    // A parameter only refers to its accumulator weakly: whoever hooks it keeps it.
+    // A parameter refers to its accumulator only weakly, so the hook must keep it alive.
     hooks_.push_back({torch::autograd::impl::grad_accumulator(parameters.tensors[i]), 0});
     if (calls_back(*hooks_.back().accumulator))
       throw BadInput(
-          "parameter '{}' is in another DistributedDataParallel, which adds up its gradients "
-          "already; let that one go first",
+          "parameter '{}' is already in another DistributedDataParallel; destroy that one first",
           parameters.names[i]);
   }
   const auto shared = std::make_shared<OnGradient>(std::move(on_gradient));

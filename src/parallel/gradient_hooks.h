@@ -13,11 +13,11 @@ struct Node;
 
 namespace lockstep::parallel {
 
-/// Calls back with a parameter's number each time a backward pass has finished its gradient, from
-/// the thread that computed it. As long as this lives.
+/// Calls back with a parameter's number each time a backward pass has computed its gradient, from
+/// the thread that computed it, as long as this exists.
 class GradientHooks {
  public:
-  /// Throws BadInput, naming it, for a parameter that another one of these has hooked.
+  /// Throws BadInput with the parameter's name if another GradientHooks has hooked it.
   GradientHooks(const Parameters& parameters, std::function<void(size_t parameter)> on_gradient);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;

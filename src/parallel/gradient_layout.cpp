@@ -7,7 +7,7 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr int64_t kAlignment = 64;  // a cache line; kernels like aligned memory
+constexpr int64_t kAlignment = 64;  // a cache line
 
 int64_t round_up(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;

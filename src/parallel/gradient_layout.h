@@ -8,7 +8,7 @@
 
 namespace lockstep::parallel {
 
-/// Where gradients lie in one piece of memory, and how that is cut into buckets.
+/// The places of gradients in contiguous memory, and its division into buckets.
 struct GradientLayout {
   struct Place {
     size_t bucket = 0;
@@ -25,7 +25,7 @@ struct GradientLayout {
   };
 
   std::vector<Place> places;    ///< by parameter
-  std::vector<Bucket> buckets;  ///< in the order in which they become full
+  std::vector<Bucket> buckets;  ///< in the order in which they are filled
   int64_t bytes = 0;
 };
 
@@ -40,12 +40,12 @@ struct BucketLimits {
   int64_t bytes = int64_t{25} << 20;
 };
 
-/// The order in which gradients come until it is known better: the last layers' first.
+/// The assumed order of gradients in the first backward pass: the last layers' first.
 std::vector<size_t> last_first(size_t parameters);
 
-/// Lays gradients out in the order `ready` in which they come (numbers of parameters, each once). A
-/// bucket is closed when it has reached its limit, or when the type changes; a gradient is never
-/// cut. Throws BadInput for limits under 1.
+/// Lays gradients out in the order `ready` in which they become available (numbers of parameters,
+/// each once). A bucket ends when it has reached its limit or the type changes; a gradient is never
+/// divided. Throws BadInput for limits under 1.
 GradientLayout lay_out(std::span<const GradientSize> gradients, std::span<const size_t> ready,
                        const BucketLimits& limits);
 

@@ -38,8 +38,8 @@ void ParameterWatch::check() const {
                      name, describe(before), describe(parameter));
     if (parameter.requires_grad() && !trained)
       throw BadInput(
-          "parameter '{}' was frozen and is unfrozen now, so nobody adds up its gradients; make a "
-          "new DistributedDataParallel",
+          "parameter '{}' was frozen and is unfrozen now, but its gradients would not be reduced; "
+          "make a new DistributedDataParallel",
           name);
   }
 }

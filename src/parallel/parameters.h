@@ -7,7 +7,8 @@
 
 namespace lockstep::parallel {
 
-/// A model's parameters that are trained, in its order; one that has several names under its first.
+/// A model's trained parameters, in its order; one with several names appears once, under the
+/// first.
 struct Parameters {
   std::vector<std::string> names;
   std::vector<torch::Tensor> tensors;
@@ -16,13 +17,13 @@ struct Parameters {
 };
 Parameters trained_parameters(const torch::nn::Module& model);
 
-/// Notices what became of a model's parameters since this was made.
+/// Detects changes of a model's parameters since its construction.
 class ParameterWatch {
  public:
   explicit ParameterWatch(const torch::nn::Module& model);
 
-  /// Throws BadInput, naming it, for a parameter that has another shape or type now, or that is
-  /// trained now and was not.
+  /// Throws BadInput with the parameter's name if its shape or type has changed, or if it is
+  /// trained now and was not before.
   void check() const;
 
  private:

@@ -1,8 +1,9 @@
-// PowerSGD. Words: a gradient of n x m (its first dimension by all others) is approximated by P
-// Q^T, with P of n x r and Q of m x r. One step of subspace iteration a training step: P = M Q,
-// the mean over workers, orthogonalised; Q = M^T P, the mean. Q is kept for the next step. M
-// includes the `error`, what the step before left out, on this worker. Both are kept by parameter:
-// buckets are cut anew after the first step. Halves are computed with as floats.
+// PowerSGD. Words: a gradient M of n x m (its first dimension by all others) is approximated by P
+// Q^T, with P of n x r and Q of m x r. Each training step does one step of subspace iteration: P =
+// M Q, averaged over workers and orthogonalised; Q = M^T P, averaged. Q is kept for the next step.
+// M includes the `error`, which is what this worker did not send in the step before. Both are kept
+// per parameter, because buckets are rebuilt after the first step. f16 and bf16 gradients are
+// computed in float.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ bool is_finite(const torch::Tensor& values) {
   return std::isfinite(values.sum().item<double>());
 }
 
-// Gram-Schmidt, column by column: for a few columns nothing is cheaper.
+// Gram-Schmidt, column by column, which is cheapest for a few columns.
 void orthogonalise(torch::Tensor& p) {
   constexpr double kTiny = 1e-12;  // a column of zeros stays one
   for (int64_t i = 0; i < p.size(1); ++i) {
@@ -76,7 +77,7 @@ class PowerSgd : public GradientHook {
     for (size_t i = 0; i < gradients.size(); ++i) gradients[i].copy_(means[i]);
   }
 
-  // All P of a bucket travel as one message, and all Q.
+  // All P of a bucket are sent as one message, and all Q as another.
   void send_thin(GradientBucket& bucket, const std::vector<size_t>& chosen, World& world) {
     if (chosen.empty()) return;
     std::vector<Matrix*> matrices;
@@ -102,20 +103,20 @@ class PowerSgd : public GradientHook {
     }
   }
 
-  // What is not a number now would make all later steps so. Q is the same on all workers, and so
-  // is whether it is kept; an error is a worker's own.
+  // A NaN or infinity here would spoil all later steps. Q is the same on all workers, so all make
+  // the same decision about it; the error belongs to this worker alone.
   void keep(Matrix& matrix, const torch::Tensor& error, const torch::Tensor& q,
             size_t parameter) const {
     matrix.error = is_finite(error) ? error : torch::zeros_like(error);
     matrix.q = is_finite(q) ? q.clone() : first_q(parameter, q.size(0), q.scalar_type());
   }
 
-  // The mean over workers, as one message, after which each part is a view of it.
+  // Averages over workers as one message; afterwards each part is a view of it.
   static void average(std::vector<torch::Tensor>& parts, World& world) {
     std::vector<torch::Tensor> flat;
     for (const torch::Tensor& part : parts) flat.push_back(part.reshape({-1}));
     torch::Tensor all = torch::cat(flat);
-    all.div_(world.size());  // first: a sum of halves overflows where their mean does not
+    all.div_(world.size());  // before adding: a sum of f16 may overflow where the mean does not
     world.all_reduce(all, Operation::sum);
     int64_t begin = 0;
     for (torch::Tensor& part : parts) {

@@ -36,7 +36,7 @@ GradientLayout lay_out(std::vector<GradientSize> sizes, const ReducerOptions& op
   return lay_out(sizes, options.ready, options.buckets);
 }
 
-// In the parameter's own order of memory, so that optimizers walk both alike.
+// With the parameter's strides, so that optimizers traverse both in the same order.
 template <typename Held>
 torch::Tensor view_like(const torch::Tensor& like, std::byte* data, torch::ScalarType type,
                         const Held& memory) {
@@ -90,7 +90,7 @@ Reducer::Reducer(Parameters parameters, const ReducerOptions& options,
 
 void Reducer::use_hook(std::shared_ptr<GradientHook> hook, World world) {
   if (schedule_.passes.size() != 1)
-    throw BadInput("a gradient hook needs one shard a worker, and this one has {}",
+    throw BadInput("a gradient hook needs one shard per worker, but this worker has {}",
                    schedule_.passes.size());
   hook_ = std::move(hook);
   hook_world_ = std::move(world);
@@ -125,7 +125,7 @@ const torch::Tensor& Reducer::view_in_pass(size_t parameter) const {
   return slots_[static_cast<size_t>(slot)][parameter];
 }
 
-// A gradient into its place.
+// Copies a gradient into its place.
 void Reducer::put(size_t parameter) {
   const torch::Tensor& gradient = parameters_.tensors[parameter].grad();
   if (gradient.is_sparse())
@@ -136,7 +136,7 @@ void Reducer::put(size_t parameter) {
   torch::Tensor view = view_in_pass(parameter);
   if (gradient.data_ptr() == view.data_ptr()) return;
   torch::NoGradGuard no_grad;
-  // A sum of halves overflows where their mean does not.
+  // Divides first: a sum of f16 may overflow where the mean does not.
   view.copy_(narrow() ? gradient.div(shards_.count()) : gradient);
 }
 
@@ -176,13 +176,14 @@ void Reducer::start_full_buckets() {
 }
 
 collective::Pending Reducer::start(size_t bucket) {
-  if (shards_.count() == 1) return {};  // its own mean
+  if (shards_.count() == 1) return {};  // the mean of one shard is the shard itself
   if (hook_) return start_hook(bucket);
   const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
   std::vector<Buffer> terms;
   for (size_t slot = 0; slot < shards_.terms_of(group_.rank()).size(); ++slot)
     terms.push_back({place(bucket, static_cast<int>(slot)), about.count(), about.type});
-  // A sum of halves overflows where their mean does not; narrow ones have been divided already.
+  // Divides first, because a sum of f16 may overflow where the mean does not. Compressed ones have
+  // been divided already.
   const bool divide_here = about.type == Type::f16 && !narrow();
   if (divide_here)
     for (const Buffer& term : terms)
@@ -202,7 +203,7 @@ collective::Pending Reducer::start_hook(size_t bucket) {
     torch::NoGradGuard no_grad;
     try {
       hook_->reduce(given, *hook_world_);
-    } catch (...) {  // the others' hooks may be waiting for this one
+    } catch (...) {  // hooks of other workers may be waiting for this one
       hook_world_->abort(text_of(std::current_exception()));
       throw;
     }

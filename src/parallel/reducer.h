@@ -13,8 +13,8 @@
 
 namespace lockstep::parallel {
 
-/// Sizes and types of parameters' gradients. Throws BadInput, naming it, for a parameter that is
-/// not on the CPU or whose type collectives do not know.
+/// Sizes and types of parameters' gradients. Throws BadInput with the parameter's name if it is not
+/// on the CPU or collectives do not support its type.
 std::vector<GradientSize> gradient_sizes(const Parameters& parameters);
 
 struct ReducerOptions {
@@ -26,13 +26,14 @@ struct ReducerOptions {
 
 /// Averages gradients over all shards of all workers, bucket by bucket, while they are computed.
 ///
-/// A worker computes its shards one after another, a *pass* each. `add` copies a gradient into the
-/// pass's slot of the gradient memory, unless it lies there already. When a bucket is *full*, all
-/// its gradients added, slots are folded along the canonical tree; in the last pass its all-reduce
-/// then starts, after those of all buckets before it, so that all workers start them in one order.
+/// A worker computes its shards one after another, with one *pass* each. `add` copies a gradient
+/// into the pass's slot of the gradient memory, unless it is there already. When all gradients of a
+/// bucket have been added, the bucket is *full*, and its slots are folded along the canonical tree;
+/// in the last pass its all-reduce then starts, after those of all earlier buckets, so that all
+/// workers start them in the same order.
 ///
-/// Compressed, slots have the narrower type: every shard's gradient is divided by the number of
-/// shards and rounded, and every sum is, so that the result depends on the shards alone.
+/// With compression, slots have the narrower type: every shard's gradient is divided by the number
+/// of shards and rounded, and every sum is rounded, so that the result depends only on the shards.
 ///
 ///     reducer.begin_pass(0);
 ///     ... backward: reducer.add(i) for every parameter ...
@@ -43,41 +44,41 @@ class Reducer {
   Reducer(Parameters parameters, const ReducerOptions& options, const collective::Shards& shards,
           collective::Communicator& group);
 
-  /// Lets `hook` reduce buckets, over `world`. Throws BadInput where a worker has several shards.
+  /// Uses `hook` to reduce buckets, over `world`. Throws BadInput if a worker has several shards.
   void use_hook(std::shared_ptr<GradientHook> hook, World world);
 
   int passes() const { return static_cast<int>(schedule_.passes.size()); }
-  /// Of the results.
+  /// The layout of the results.
   const GradientLayout& layout() const { return layout_; }
 
   void begin_pass(int pass);
 
-  /// The parameter's `.grad` is whole. Afterwards it is not needed. Throws BadInput for a sparse
-  /// one.
+  /// Takes the parameter's complete `.grad`, which is not needed afterwards. Throws BadInput if it
+  /// is sparse.
   void add(size_t parameter);
 
-  /// What a parameter counts as that got no gradient in a pass.
+  /// The gradient of a parameter that a backward pass did not reach.
   enum class Unreached {
-    what_it_has,  ///< in `.grad`, from passes before; zeros if there is nothing
+    what_it_has,  ///< its `.grad` from earlier passes; zeros if undefined
     zeros,
   };
-  /// Numbers of parameters that got no gradient in this pass.
+  /// Returns the numbers of parameters that got no gradient in this pass.
   std::vector<size_t> end_pass(Unreached unreached = Unreached::what_it_has);
 
   /// Waits until all buckets are reduced.
   void finish();
 
-  /// Where the parameter's result is: a view.
+  /// A view of the parameter's result.
   const torch::Tensor& gradient(size_t parameter) const { return results_[parameter]; }
-  /// All results, as `layout` says.
+  /// All results, laid out as `layout()`.
   std::byte* memory() const { return result_memory_.get(); }
 
-  /// In the last step, over all buckets: seconds from this worker's readiness until all had come
-  /// and the bucket was reduced. Who makes the others wait has the least.
+  /// In the last step, over all buckets: seconds from when this worker's bucket was full until it
+  /// was reduced on all. A straggler has the lowest value.
   double seconds_waited() const { return seconds_waited_; }
 
  private:
-  /// How far a bucket has come in the pass.
+  /// The progress of a bucket in the current pass.
   struct BucketState {
     size_t added = 0;
     collective::Pending pending;
@@ -97,9 +98,10 @@ class Reducer {
 
   // Constant after construction.
   const Parameters parameters_;
-  const std::optional<Type> narrow_type_;  ///< that gradients travel as, where it is not their own
-  const GradientLayout layout_;            ///< of results
-  const GradientLayout slot_layout_;       ///< the same, unless they travel as another type
+  const std::optional<Type>
+      narrow_type_;              ///< the type in which gradients are sent, if it is not their own
+  const GradientLayout layout_;  ///< of results
+  const GradientLayout slot_layout_;  ///< the same, unless they are sent in another type
   const collective::Shards shards_;
   const ShardSchedule schedule_;
   collective::Communicator& group_;
@@ -110,7 +112,7 @@ class Reducer {
   std::shared_ptr<GradientHook> hook_;
   std::optional<World> hook_world_;
 
-  // Of the step under way.
+  // Of the current step.
   int pass_ = 0;
   std::vector<bool> added_;           ///< by parameter, in this pass
   std::vector<BucketState> buckets_;  ///< by bucket

@@ -22,7 +22,7 @@ Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& op
       parameters_((require_same_model(model, group_), trained_parameters(model))),
       buffers_(buffers_of(model), group_),
       hooks_(parameters_, std::move(on_gradient)) {
-  if (parameters_.size() == 0) throw BadInput("the model has no parameter that is trained");
+  if (parameters_.size() == 0) throw BadInput("the model has no trained parameters");
   take_hook();
   make_reducer(last_first(parameters_.size()));
   if (options_.parameters == ReplicaOptions::ParameterMemory::flat)
@@ -31,15 +31,15 @@ Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& op
     statistics_.emplace(model_, options_.shards, group_);
 }
 
-// A hook remembers buckets and what it left out of them: two may not share it.
+// A hook keeps state per parameter, so that two replicas cannot share one.
 void Replica::take_hook() {
   if (!options_.hook) return;
   if (options_.compress != Compress::none)
-    throw BadInput("a gradient hook and compression to another type: choose one of them");
+    throw BadInput("a gradient hook and compression to another type are both set; choose one");
   if (options_.hook->taken_)
     throw BadInput(
-        "the gradient hook is in another DistributedDataParallel already; give each one of its "
-        "own");
+        "the gradient hook is already used by another DistributedDataParallel; make one hook for "
+        "each");
   options_.hook->taken_ = true;
   hook_world_.emplace(world_.duplicate());
 }
@@ -124,7 +124,7 @@ void Replica::scale_gradients(double factor) {
   for (size_t i = 0; i < parameters_.size(); ++i) current_gradient(i).mul_(factor);
 }
 
-// Users may have put a gradient of their own in place of the view.
+// The user may have replaced the view by another tensor.
 torch::Tensor Replica::current_gradient(size_t parameter) const {
   const torch::Tensor& own = parameters_.tensors[parameter].grad();
   return own.defined() ? own : gradient(parameter);

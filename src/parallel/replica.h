@@ -23,19 +23,19 @@ struct ReplicaOptions {
   collective::Shards shards;
   BucketLimits buckets = {};
   Compress compress = Compress::none;
-  /// Reduces buckets instead; then a worker has one shard.
+  /// Reduces buckets instead of the all-reduce; needs one shard per worker.
   std::shared_ptr<GradientHook> hook = nullptr;
-  /// Whether parameters are moved into one piece of memory, laid out as their gradients are.
+  /// Whether parameters are moved into contiguous memory with the layout of their gradients.
   enum class ParameterMemory { as_it_is, flat } parameters = ParameterMemory::as_it_is;
-  /// Whether buffers become the mean over shards in every step, or are left alone.
+  /// Whether buffers are averaged over shards in every step, or left alone.
   enum class BufferMode { left_alone, mean_over_shards } buffers = BufferMode::left_alone;
 };
 
 /// A model's parameters, gradients and buffers on one worker, and their exchange with the other
 /// workers' replicas: the one engine of `lockstep train` and DistributedDataParallel.
 ///
-/// A step is one pass for each of this worker's shards, then `finish`. In a pass, gradients come by
-/// a backward pass: each goes to `on_gradient`, which hands it to `take`.
+/// A step is one pass for each of this worker's shards, then `finish`. In a pass, the backward pass
+/// calls `on_gradient` for each gradient, which calls `take`.
 ///
 ///     for (int pass = 0; pass < replica.passes(); ++pass) {
 ///       replica.begin_pass(pass);
@@ -47,8 +47,8 @@ class Replica {
  public:
   using OnGradient = std::function<void(size_t parameter)>;
 
-  /// Collective. Throws Mismatch with the first difference where ranks have other models, and
-  /// BadInput, naming it, for a parameter or buffer it cannot serve.
+  /// Collective. Throws Mismatch with the first difference if ranks have different models, and
+  /// BadInput with the name of a parameter or buffer that is not supported.
   Replica(torch::nn::Module& model, World world, const ReplicaOptions& options,
           OnGradient on_gradient);
   Replica(const Replica&) = delete;
@@ -56,7 +56,7 @@ class Replica {
 
   const Parameters& parameters() const { return parameters_; }
   collective::Communicator& group() { return group_; }
-  /// All worlds in which other workers may be waiting for this one.
+  /// All worlds in which other workers may wait for this one.
   std::vector<World> worlds() const;
 
   int passes() const { return reducer_->passes(); }
@@ -65,34 +65,34 @@ class Replica {
   int64_t shards() const { return options_.shards.count(); }
 
   void begin_pass(int pass);
-  /// The gradient is in its bucket, and `.grad` undefined (`views`: the bucket's place).
+  /// Moves a gradient into its bucket. Then `.grad` is undefined, or a view of the bucket.
   enum class Gradient { dropped, view };
   void take(size_t parameter, Gradient then);
-  /// Numbers of parameters that got no gradient.
+  /// Returns the numbers of parameters that got no gradient.
   std::vector<size_t> end_pass(ShardStatistics::Shard shard,
                                Reducer::Unreached unreached = Reducer::Unreached::zeros);
-  /// Waits for all gradients and buffers. So many shards of all workers had samples.
+  /// Waits for all gradients and buffers. `shards_with_samples` counts those of all workers.
   void finish(int64_t shards_with_samples);
-  /// After a step that was not finished: buffers are again what it began with. Parameters have not
+  /// After an unfinished step: restores buffers to their state before it. Parameters have not
   /// changed.
   void roll_back();
 
   const torch::Tensor& gradient(size_t parameter) const { return reducer_->gradient(parameter); }
-  /// Cuts buckets in another order of readiness. What gradients there are moves along.
+  /// Rebuilds the buckets for another order of gradients, and moves existing gradients to them.
   void order_buckets(const std::vector<size_t>& ready);
 
-  /// Scales gradients so that the norm over all of them is at most `largest`; returns what it was.
+  /// Scales gradients so that their total norm is at most `largest`; returns the norm before.
   double clip_gradient_norm(double largest);
   void scale_gradients(double factor);
 
-  /// Collective: all get `root`'s parameters and buffers.
+  /// Collective: broadcasts parameters and buffers, or buffers, from `root`.
   void share_model(int root);
   void share_buffers(int root);
 
-  /// Of all steps since the last report. Collective.
+  /// The report of all steps since the last report. Collective.
   StragglerReport stragglers() { return stragglers_.report(group_); }
 
-  /// With ParameterMemory::flat: all parameters and all gradients, laid out alike.
+  /// With ParameterMemory::flat: all parameters and all gradients, with the same layout.
   FlatParameters& flat_parameters() { return *flat_parameters_; }
   std::span<const float> flat_gradients() const;
 

@@ -8,7 +8,8 @@
 namespace lockstep::parallel {
 namespace {
 
-// Gradients lie in memory as their parameters do, and are added as they lie.
+// Strides too: gradients have the strides of their parameters, and are added in the order of
+// memory.
 std::string describe_parameter(const torch::Tensor& parameter) {
   std::string text = describe(parameter);
   if (!parameter.is_contiguous() && parameter.is_non_overlapping_and_dense())

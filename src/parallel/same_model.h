@@ -6,8 +6,8 @@
 
 namespace lockstep::parallel {
 
-/// Collective: throws Mismatch with the first parameter or buffer whose name, shape or type, or
-/// parameter whose strides, differ between ranks.
+/// Collective: throws Mismatch with the first parameter or buffer whose name, shape or type (for
+/// parameters also strides) differs between ranks.
 void require_same_model(const torch::nn::Module& model, collective::Communicator& group);
 
 }  // namespace lockstep::parallel

@@ -21,8 +21,8 @@ struct DistributedSampler::State {
   bool epoch_was_set = false;
   int resets = 0;
   bool warned = false;
-  std::vector<std::vector<size_t>> mine;  ///< by shard of this worker's
-  size_t shard = 0;                       ///< whose turn it is
+  std::vector<std::vector<size_t>> mine;  ///< samples of each of this worker's shards
+  size_t shard = 0;                       ///< the next shard
   size_t next = 0;                        ///< in every shard
 
   size_t shards() const {
@@ -41,7 +41,7 @@ struct DistributedSampler::State {
     return (samples + shards() - 1 - of_shard) / shards();
   }
 
-  // Shard s has every shards()-th sample of the epoch's order, from the s-th on.
+  // Shard s has every shards()-th sample of the epoch's order, starting with the s-th.
   void choose() {
     const auto order = data::epoch_order(
         static_cast<int64_t>(samples),
@@ -59,14 +59,14 @@ struct DistributedSampler::State {
     shard = next = 0;
   }
 
-  // The second time through the data without a new epoch is the mistake everybody makes once, and
-  // all workers at once.
+  // A second pass over the data without set_epoch is a common mistake, which all workers make at
+  // once.
   void warn_if_forgotten() {
     if (++resets < 2 || epoch_was_set || warned || !options.shuffle || rank != 0) return;
     warned = true;
     std::fputs(
         "lockstep: DistributedSampler::set_epoch was never called: every epoch has the same order "
-        "of samples; call it at the beginning of each\n",
+        "of samples; call it at the start of each epoch\n",
         stderr);
   }
 };
@@ -83,12 +83,13 @@ DistributedSampler::DistributedSampler(size_t samples, int rank, int world,
                    world - 1);
   if (options.shards != 0 && (options.shards < world || options.uneven == Uneven::keep))
     throw BadInput(
-        "sampler of {} shards for {} workers: expected as many at least, and not "
+        "sampler of {} shards for {} workers: expected at least one shard per worker, and not "
         "Uneven::keep",
         options.shards, world);
   const size_t least = options.uneven == Uneven::drop ? state_->shards() : 1;
   if (samples < least)
-    throw BadInput("sampler of {} samples for {} workers: too few", samples, world);
+    throw BadInput("sampler of {} samples for {} workers: expected at least {}", samples, world,
+                   least);
   state_->choose();
 }
 

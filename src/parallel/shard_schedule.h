@@ -6,9 +6,9 @@
 
 namespace lockstep::parallel {
 
-/// How a worker adds the gradients of its shards along the canonical tree while it computes them
-/// one after another: pass i computes the i-th shard into a slot, then folds slots. In the end slot
-/// k holds the worker's k-th term. A power of two of shards needs one slot more than its logarithm.
+/// How a worker adds the gradients of its shards along the canonical tree while it computes one
+/// shard after another: pass i writes the i-th shard's gradients to a slot, then folds slots. At
+/// the end slot k holds the worker's k-th term. 2^k shards need k + 1 slots.
 struct ShardSchedule {
   struct Fold {
     int into;

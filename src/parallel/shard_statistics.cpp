@@ -9,7 +9,7 @@
 namespace lockstep::parallel {
 namespace {
 
-// Every buffer begins where its type may, and all together are whole `int64_t`s.
+// Every buffer begins at an aligned address, and the total size is a multiple of 8 bytes.
 int64_t padded_bytes(const torch::Tensor& tensor) {
   constexpr int64_t kAlignment = 16;
   return (static_cast<int64_t>(tensor.nbytes()) + kAlignment - 1) / kAlignment * kAlignment;

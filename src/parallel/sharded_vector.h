@@ -11,8 +11,8 @@
 
 namespace lockstep::parallel {
 
-/// Numbers that every shard has and that become one over all shards, along the canonical tree: sums
-/// of losses, counts and statistics, or largest values.
+/// A vector of numbers per shard that is reduced over all shards along the canonical tree: sums of
+/// losses, counts and statistics, or maxima.
 ///
 ///     for each pass: write to vector.slot(pass), then vector.fold(pass);
 ///     vector.start().wait();      // vector.result() is the sum over all shards

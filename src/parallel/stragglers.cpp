@@ -35,7 +35,7 @@ StragglerReport Stragglers::report(collective::Communicator& group) {
 namespace lockstep {
 
 std::string StragglerReport::text() const {
-  if (ranks.size() < 2 || steps == 0) return "nobody waited for anybody";
+  if (ranks.size() < 2 || steps == 0) return "no rank waited for another";
   const auto worst = std::max_element(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) {
     return a.seconds_caused < b.seconds_caused;
   });

@@ -7,14 +7,16 @@
 
 namespace lockstep::parallel {
 
-/// Finds out who made the others wait. In every step each worker waits, from the moment its buckets
-/// are ready, until all workers' are: whoever comes last waits least, and the others waited for it
-/// as much longer as they did. How long a step takes is the same for all, and tells nothing.
+/// Finds stragglers. In every step each worker waits from the moment its buckets are full until
+/// those of all workers are. The straggler waits least; how much longer the others waited is the
+/// time that it cost them. (The duration of a step is the same on all workers, so it does not show
+/// stragglers.)
 class Stragglers {
  public:
   void add(double seconds_waited) { waits_.push_back(seconds_waited); }
 
-  /// Of all steps since the last report. Collective: every rank has added equally many steps.
+  /// The report of all steps since the last report. Collective: every rank must have added the same
+  /// number of steps.
   StragglerReport report(collective::Communicator& group);
 
  private:

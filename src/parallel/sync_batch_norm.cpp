@@ -1,6 +1,6 @@
-// Each worker measures its own batch: how many values, their mean, and the sum of squared distances
-// from it. All get everyone's and combine them in the order of ranks (Chan et al.), so that all
-// normalise by the same numbers. Backwards, two sums over all values are all that is missing.
+// Each worker computes the count, the mean and the sum of squared deviations of its own batch. All
+// workers gather those of all and combine them in the order of ranks (Chan et al.), so that all
+// normalise by the same numbers. The backward pass needs two sums over all values.
 #include "lockstep/sync_batch_norm.h"
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -30,7 +30,7 @@ std::vector<int64_t> all_but_channels(const Tensor& input) {
   return dimensions;
 }
 
-// By channel, in the shape in which it meets the input.
+// A vector by channel, in a shape that broadcasts over the input.
 Tensor spread(const Tensor& values, const Tensor& input) {
   std::vector<int64_t> shape(static_cast<size_t>(input.dim()), 1);
   shape[1] = values.numel();

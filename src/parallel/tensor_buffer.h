@@ -8,8 +8,8 @@
 
 namespace lockstep::parallel {
 
-/// Throws BadInput for what collectives do not know: complex numbers, bytes, ... `what` is of this
-/// type, for the message.
+/// Throws BadInput for types that collectives do not support, such as complex numbers. The message
+/// calls the tensor `what`.
 Type element_type(at::ScalarType type, const std::string& what = "tensor");
 at::ScalarType scalar_type(Type type);
 

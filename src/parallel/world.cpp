@@ -35,7 +35,7 @@ double seconds_of(const std::string& flag, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.begin(), text.end(), value);
   if (error != std::errc() || end != text.end() || !(value >= 0 && value <= 1e6))
-    throw BadInput("{}={}: expected seconds, 0 to 1e6", flag, text);
+    throw BadInput("{}={}: expected 0 to 1e6 seconds", flag, text);
   return value;
 }
 

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// A world of workers that are connected already.
+/// A World over an existing communicator.
 World world_of(std::unique_ptr<collective::Communicator> group, int local_rank = 0);
 
 }  // namespace lockstep

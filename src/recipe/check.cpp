@@ -23,7 +23,7 @@ void check_list(const Key& key, const std::vector<double>& numbers, std::string_
   for (const double number : numbers) check_range(key, number, origin);
   const auto falls = std::adjacent_find(numbers.begin(), numbers.end(), std::greater_equal<>());
   if (falls != numbers.end())
-    throw BadInput("{}{} = {}: expected numbers that increase, but {} comes after {}", origin,
+    throw BadInput("{}{} = {}: expected increasing numbers, but {} comes after {}", origin,
                    key.name, value_text(key), falls[1], falls[0]);
 }
 
@@ -46,7 +46,7 @@ void check_text(const Key& key, const std::string& text, std::string_view origin
                    did_you_mean(text, choices), fmt::join(choices, ", "));
 }
 
-// What TOML takes for a key without quotes.
+// Whether TOML accepts the key without quotes.
 bool is_bare_key(std::string_view key) {
   constexpr std::string_view kAllowed =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
@@ -58,13 +58,13 @@ void check_division(const Recipe& recipe) {
   const int64_t shards = shards_of(recipe);
   if (batch % shards != 0)
     throw BadInput(
-        "train.shards = {}: train.batch = {} cannot be cut into so many equal parts; take a "
+        "train.shards = {}: train.batch = {} cannot be divided into that many equal parts; use a "
         "divisor of {}",
         shards, batch, batch);
   if (batch / shards % recipe.train.accumulate != 0)
     throw BadInput(
         "train.accumulate = {}: a shard has {} samples (train.batch = {} in {} shards), which "
-        "cannot be cut into so many equal pieces; take a divisor of {}, or a batch that is a "
+        "cannot be divided into that many equal pieces; use a divisor of {}, or a batch that is a "
         "multiple of {}",
         recipe.train.accumulate, batch / shards, batch, shards, batch / shards, slices_of(recipe));
 }
@@ -107,8 +107,8 @@ void check_worker_count(const Recipe& recipe, int workers) {
   const int64_t shards = shards_of(recipe);
   if (workers <= shards) return;
   throw BadInput(
-      "--workers {}: the recipe has {} shards, of which each worker needs one; set train.shards "
-      "(--shards) to a divisor of {} that is at least {}, or take fewer workers",
+      "--workers {}: the recipe has {} shards, and each worker needs at least one; set "
+      "train.shards (--shards) to a divisor of {} that is at least {}, or use fewer workers",
       workers, shards, recipe.train.batch / recipe.train.accumulate, workers);
 }
 

@@ -20,7 +20,7 @@ std::string either(const std::vector<std::string>& names) {
   return text;
 }
 
-// Keys that some rows of the table use and others do not have no effect with those others.
+// Marks keys that only some rows of the table use: with other rows they have no effect.
 template <typename Row>
 std::vector<Key> used_by_rows(std::vector<Key> keys, const Table<Row>& table,
                               const std::string& choice) {
@@ -36,26 +36,26 @@ std::vector<Key> used_by_rows(std::vector<Key> keys, const Table<Row>& table,
 
 std::vector<Key> data_keys(Recipe& r) {
   return {
-      {"data.name", &r.data.name, "what to learn from: see `lockstep list datasets`"},
+      {"data.name", &r.data.name, "data set: see `lockstep list datasets`"},
       {"data.test_fraction", &r.data.test_fraction,
-       "share held out as the test split where the source has none", 0.001, 0.9},
-      {"data.hold_out_seed", &r.data.hold_out_seed, "chooses the held-out samples", 0,
+       "fraction of the samples held out as test split if the data set has none", 0.001, 0.9},
+      {"data.hold_out_seed", &r.data.hold_out_seed, "seed that selects the held-out samples", 0,
        kLargestSeed},
-      {"data.flip", &r.data.augment.flip, "mirror half of the training images"},
-      {"data.shift", &r.data.augment.shift, "move training images by up to this many pixels", 0,
-       1024},
+      {"data.flip", &r.data.augment.flip, "mirror training images left-right with probability 0.5"},
+      {"data.shift", &r.data.augment.shift,
+       "shift training images by up to this many pixels in each direction", 0, 1024},
       {"data.normalize", &r.data.normalize,
-       "give every channel mean 0 and deviation 1, measured on the training split"},
+       "normalize every channel to mean 0 and deviation 1, measured on the training split"},
   };
 }
 
 std::vector<Key> model_keys(Recipe& r) {
   return {
-      {"model.name", &r.model.name, "what learns: see `lockstep list models`"},
+      {"model.name", &r.model.name, "model: see `lockstep list models`"},
       {"model.weights", &r.model.weights,
-       "start from this safetensors file instead of random weights"},
+       "initial weights (safetensors file) instead of random ones"},
 
-      {"objective.name", &r.objective.name, "what is learnt: see `lockstep list objectives`"},
+      {"objective.name", &r.objective.name, "loss and metrics: see `lockstep list objectives`"},
   };
 }
 
@@ -63,32 +63,34 @@ std::vector<Key> train_keys(Recipe& r) {
   const std::vector<std::string> kernels = {"fused", "torch"};
   const std::vector<std::string> compressions = {"none", "f16", "bf16", "power_sgd"};
   return {
-      {"train.batch", &r.train.batch, "samples a step", 1, kMany},
+      {"train.batch", &r.train.batch, "samples per step, over all workers", 1, kMany},
       {"train.shards", &r.train.shards,
-       "equal parts of a batch, of which a worker computes one or more; 0: up to 8", 0, 65536},
+       "equal parts of a batch; a worker computes one or more; 0: the largest divisor up to 8", 0,
+       65536},
       {"train.accumulate", &r.train.accumulate,
-       "compute each shard in this many pieces, one after another: less memory", 1, 65536},
+       "compute each shard in this many pieces, one after another, to use less memory", 1, 65536},
       {"train.epochs", &r.train.epochs, "passes over the training split", 1, 1e6},
-      {"train.steps", &r.train.steps, "end after this many steps instead; 0 goes by epochs", 0,
-       kMany},
-      {"train.seed", &r.train.seed, "every random number follows from this", 0, kLargestSeed},
+      {"train.steps", &r.train.steps, "end after this many steps; 0: after train.epochs", 0, kMany},
+      {"train.seed", &r.train.seed, "seed of all random numbers", 0, kLargestSeed},
       {"train.threads", &r.train.threads,
-       "threads a worker computes with; another number rounds differently", 1, 256},
+       "compute threads per worker; another number rounds differently", 1, 256},
       {"train.kernels", &r.train.kernels,
-       "fused: our own where they serve a layer; torch: LibTorch's; they round differently", 0, 0,
-       kResult, kernels},
+       "fused: Lockstep's kernels where they support a layer; torch: LibTorch's; they round "
+       "differently",
+       0, 0, kResult, kernels},
       {"train.compress", &r.train.compress,
-       "send gradients as f16, bf16 or products of small matrices (power_sgd); none: as they are",
-       0, 0, kResult, compressions},
+       "send gradients as f16, bf16 or low-rank matrices (power_sgd); none: uncompressed", 0, 0,
+       kResult, compressions},
       {"train.compress_rank",
        &r.train.compress_rank,
-       "width of the small matrices; wider is more exact",
+       "rank of the matrices; higher is more exact",
        1,
        65536,
        kResult,
        {},
        {&r.train.compress, {"power_sgd"}}},
-      {"train.drop_last", &r.train.drop_last, "drop an epoch's last batch when it is smaller"},
+      {"train.drop_last", &r.train.drop_last,
+       "drop an epoch's last batch if it is smaller than the others"},
   };
 }
 
@@ -96,24 +98,24 @@ std::vector<Key> optimizer_keys(Recipe& r) {
   const std::vector<std::string> names = optim::optimizers().names();
   return {
       {"optimizer.name", &r.optimizer.name, either(names), 0, 0, kResult, names},
-      {"optimizer.lr", &r.optimizer.lr, "the schedule's highest learning rate", 0, 1e6},
+      {"optimizer.lr", &r.optimizer.lr, "highest learning rate of the schedule", 0, 1e6},
       {"optimizer.scale_lr_by_workers", &r.optimizer.scale_lr_by_workers,
-       "multiply lr by the number of workers; the result then depends on it"},
-      {"optimizer.weight_decay", &r.optimizer.weight_decay,
-       "how strongly weights are pulled towards zero", 0, 1e6},
+       "multiply lr by the world size; the result then depends on it"},
+      {"optimizer.weight_decay", &r.optimizer.weight_decay, "coefficient of weight decay", 0, 1e6},
       {"optimizer.decay_bias_and_norm", &r.optimizer.decay_bias_and_norm,
-       "whether biases and BatchNorm decay too"},
+       "apply weight decay to biases and BatchNorm too"},
       {"optimizer.clip_norm", &r.optimizer.clip_norm,
-       "scale gradients so that their norm is at most this; 0: never", 0, kMany},
-      {"optimizer.momentum", &r.optimizer.momentum, "how much of the last direction is kept", 0,
+       "clip the norm of all gradients to this; 0: no clipping", 0, kMany},
+      {"optimizer.momentum", &r.optimizer.momentum, "coefficient of momentum", 0, 0.999999},
+      {"optimizer.trust", &r.optimizer.trust,
+       "trust coefficient: step size of a layer relative to its weights", 1e-12, 1e6},
+      {"optimizer.nesterov", &r.optimizer.nesterov, "use Nesterov momentum"},
+      {"optimizer.beta1", &r.optimizer.beta1, "decay of the moving average of the gradient", 0,
        0.999999},
-      {"optimizer.trust", &r.optimizer.trust, "how far a layer moves, relative to its weights",
-       1e-12, 1e6},
-      {"optimizer.nesterov", &r.optimizer.nesterov, "look ahead along the momentum"},
-      {"optimizer.beta1", &r.optimizer.beta1, "how slowly the mean gradient moves", 0, 0.999999},
-      {"optimizer.beta2", &r.optimizer.beta2, "how slowly the mean squared gradient moves", 0,
-       0.999999},
-      {"optimizer.epsilon", &r.optimizer.epsilon, "keeps the division from blowing up", 1e-30, 1},
+      {"optimizer.beta2", &r.optimizer.beta2, "decay of the moving average of the squared gradient",
+       0, 0.999999},
+      {"optimizer.epsilon", &r.optimizer.epsilon,
+       "added to the denominator, for numerical stability", 1e-30, 1},
   };
 }
 
@@ -121,23 +123,24 @@ std::vector<Key> schedule_keys(Recipe& r) {
   const std::vector<std::string> names = optim::schedules().names();
   return {
       {"schedule.name", &r.schedule.name, either(names), 0, 0, kResult, names},
-      {"schedule.warmup_epochs", &r.schedule.warmup_epochs,
-       "rise in a straight line over this many epochs", 0, kMany},
-      {"schedule.milestones", &r.schedule.milestones, "epochs at which the rate drops", 0, kMany},
-      {"schedule.gamma", &r.schedule.gamma, "times this at each milestone", 0, 1e6},
-      {"schedule.final_fraction", &r.schedule.final_fraction, "end at this share of optimizer.lr",
-       0, 1},
+      {"schedule.warmup_epochs", &r.schedule.warmup_epochs, "linear warm-up over this many epochs",
+       0, kMany},
+      {"schedule.milestones", &r.schedule.milestones, "epochs at which the learning rate drops", 0,
+       kMany},
+      {"schedule.gamma", &r.schedule.gamma, "factor of the learning rate at each milestone", 0,
+       1e6},
+      {"schedule.final_fraction", &r.schedule.final_fraction,
+       "final learning rate, as a fraction of optimizer.lr", 0, 1},
   };
 }
 
 std::vector<Key> record_keys(Recipe& r) {
   return {
       {"checkpoint.every_steps", &r.checkpoint.every_steps,
-       "write a checkpoint this often; 0: after every epoch", 0, kMany, kRecord},
-      {"log.every_steps", &r.log.every_steps, "write a step event this often", 1, kMany, kRecord},
+       "steps between checkpoints; 0: one after every epoch", 0, kMany, kRecord},
+      {"log.every_steps", &r.log.every_steps, "steps between step events", 1, kMany, kRecord},
       {"log.digest_every_steps", &r.log.digest_every_steps,
-       "write digests of all tensors this often, for `lockstep compare`; 0: never", 0, kMany,
-       kRecord},
+       "steps between digests of all tensors, for `lockstep compare`; 0: none", 0, kMany, kRecord},
   };
 }
 

@@ -11,20 +11,20 @@
 
 namespace lockstep {
 
-/// Where a key's value lives in a Recipe.
+/// Where a key's value is stored in a Recipe.
 using KeyTarget = std::variant<bool*, int64_t*, double*, std::string*, std::vector<double>*>;
 
-/// One key of a recipe: its name, where its value lives, what it means and what it may be.
+/// One key of a recipe: its name, where its value is stored, its meaning and its allowed values.
 struct Key {
   std::string_view name;
   KeyTarget target;
   std::string meaning;
-  /// The range of a number, or of the numbers of a list, which must increase.
+  /// The range of a number, or of the numbers of a list, which must be increasing.
   double least = 0;
   double most = 0;
-  /// Keys that only say how a run is watched, not what comes out of it.
+  /// `record` keys affect only what a run logs and saves, not its result.
   enum class Role { result, record } role = Role::result;
-  /// The texts it may be; empty: any.
+  /// Allowed texts; empty: any.
   std::vector<std::string> choices = {};
 
   /// Some keys have an effect only where another key, such as optimizer.name, is one of `users`.
@@ -43,7 +43,7 @@ std::vector<Key> keys(Recipe& recipe);
 /// The value as TOML: 0.1, "sgd", [80.0, 120.0].
 std::string value_text(const Key& key);
 
-/// A table whose keys the recipe does not know: whatever is made from its options does.
+/// A table of options whose keys are defined by the data set, model or objective that reads them.
 struct OptionTable {
   std::string_view name;  ///< "model.options"
   std::string_view of;    ///< "a model"
@@ -55,7 +55,7 @@ struct OptionTable {
 /// Every such table, in the order of their sections, bound to `recipe`.
 std::vector<OptionTable> option_tables(Recipe& recipe);
 
-/// Each throws BadInput, beginning with `origin` ("mine.toml:3: "), for a value that cannot be.
+/// Each throws BadInput for an invalid value; the message begins with `origin` ("mine.toml:3: ").
 void check(const Key& key, std::string_view origin);
 void check_option(const OptionTable& table, std::string_view key, const TomlValue& value,
                   std::string_view origin);

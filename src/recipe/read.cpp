@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// A value as it was found, which may be none that a recipe can hold.
+// A value as found in a file or flag; `value` is empty if recipes have no such type.
 struct WrittenValue {
   std::optional<TomlValue> value;
   std::string text;
@@ -79,7 +79,7 @@ void assign_option(const OptionTable& table, std::string_view key, const Written
   *table.options = Options(std::move(values));
 }
 
-// Everything that a recipe may say.
+// All keys and option tables of a recipe.
 struct Known {
   explicit Known(Recipe& recipe) : keys(lockstep::keys(recipe)), tables(option_tables(recipe)) {}
 
@@ -102,21 +102,21 @@ struct Known {
   std::vector<OptionTable> tables;
 };
 
-// What is near no key may be an option.
+// A name that is close to no key may be an option.
 std::string or_an_option(std::string_view name, const std::vector<OptionTable>& tables) {
   const std::string_view section = name.substr(0, name.find('.'));
   const std::string_view last = name.substr(name.rfind('.') + 1);
   std::vector<std::string> all;
   for (const OptionTable& table : tables) {
     if (table.section() == section)
-      return fmt::format(" (did you mean '{}.{}'? Options of {} stand in [{}])", table.name, last,
+      return fmt::format(" (did you mean '{}.{}'? Options of {} belong in [{}])", table.name, last,
                          table.of, table.name);
     all.push_back(fmt::format("of {} in [{}]", table.of, table.name));
   }
-  return fmt::format("; options stand in tables of their own: {}", fmt::join(all, ", "));
+  return fmt::format("; options belong in their own tables: {}", fmt::join(all, ", "));
 }
 
-// With the nearest key; one that differs only in its section is nearest of all.
+// Suggests the nearest key; one that differs only in its section comes first.
 std::string unknown_key(std::string_view name, const Known& known) {
   const std::string_view last = name.substr(name.rfind('.') + 1);
   std::vector<std::string> names;
@@ -140,7 +140,7 @@ std::string position(const std::filesystem::path& path, const toml::source_regio
   return fmt::format("{}:{}: ", path.string(), source.begin.line);
 }
 
-// A recipe that is not there may be one that is nearly there.
+// Suggests a file with a similar name if there is no such file.
 void require_recipe_file(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path))
     throw BadInput(
@@ -154,7 +154,7 @@ void require_recipe_file(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(folder))
     for (const auto& entry : std::filesystem::directory_iterator(folder))
       names.push_back(entry.path().filename().string());
-  throw BadInput("{}: there is no such file{}", path.string(),
+  throw BadInput("{}: no such file{}", path.string(),
                  did_you_mean(path.filename().string(), names));
 }
 
@@ -165,8 +165,8 @@ toml::table parse_file(const std::filesystem::path& path) {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
     throw BadInput(
-        "{}{}; text stands in quotes (name = \"mlp\"), numbers have a point (0.05), "
-        "switches are true or false",
+        "{}{}; write text in quotes (name = \"mlp\"), fractions with a point (0.05), "
+        "switches as true or false",
         position(path, error.source()), error.description());
   }
 }
@@ -188,7 +188,7 @@ Recipe read_recipe(const std::filesystem::path& path) {
   const Known known(recipe);
   for (const auto& [section_name, section] : file) {
     if (!section.is_table())
-      throw BadInput("{}'{}' stands outside a section; {}", position(path, section.source()),
+      throw BadInput("{}'{}' is outside a section; {}", position(path, section.source()),
                      section_name.str(), unknown_key(section_name.str(), known));
     if (!known.has_section(section_name.str()))
       throw BadInput("{}{}", position(path, section.source()),
@@ -207,7 +207,7 @@ Recipe read_recipe(const std::filesystem::path& path) {
   return recipe;
 }
 
-// Texts go without quotes here, as a shell hands them over.
+// Texts are given without quotes, because a shell removes them.
 void set(Recipe& recipe, std::string_view name, std::string_view value) {
   const Known known(recipe);
   if (const Key* key = known.key(name)) {
@@ -219,7 +219,7 @@ void set(Recipe& recipe, std::string_view name, std::string_view value) {
   const OptionTable* const table = known.table(name.substr(0, dot));
   if (table == nullptr) throw BadInput("{}", unknown_key(name, known));
   if (dot == name.size())
-    throw BadInput("'{}' is a section; set an option of it, such as {}.width=64", name, name);
+    throw BadInput("'{}' is a section; set one of its options, such as {}.width=64", name, name);
   assign_option(*table, name.substr(dot + 1), written(toml_value_or_text(value)), "");
 }
 

@@ -33,7 +33,7 @@ void add_options(std::vector<TomlLine>& lines, const std::vector<OptionTable>& t
             {std::string(table.name), key, toml_text(toml_value_or_text(value)), "", {}});
 }
 
-// All of them; a section's options come after its keys.
+// All keys; a section's options come after its keys.
 std::vector<TomlLine> lines_of(const Recipe& recipe) {
   Recipe copy = recipe;
   const std::vector<OptionTable> tables = option_tables(copy);
@@ -78,7 +78,7 @@ std::vector<std::string> without_effect(const Recipe& recipe) {
     if (choice == nullptr || std::find(users.begin(), users.end(), *choice) != users.end())
       continue;
     if (value_text(ours[i]) != value_text(by_default[i]))
-      found.push_back(fmt::format("{}: {} has none", ours[i].name, *choice));
+      found.push_back(fmt::format("{} has no effect with {}", ours[i].name, *choice));
   }
   return found;
 }

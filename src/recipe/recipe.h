@@ -16,7 +16,7 @@
 namespace lockstep {
 
 /// Everything that determines a run's result. Read from TOML, changed by flags and `--set`, and
-/// written whole into the run's folder. What each key means is said once, in keys.cpp's table.
+/// written to the run's folder with all keys. The table in keys.cpp defines each key's meaning.
 struct Recipe {
   data::DataOptions data;
 
@@ -64,21 +64,21 @@ Recipe read_recipe(const std::filesystem::path& path);
 /// Sets one key from text: set(recipe, "optimizer.lr", "0.1"). Throws BadInput.
 void set(Recipe& recipe, std::string_view key, std::string_view value);
 
-/// Throws BadInput naming the first key whose value cannot be, such as a batch under 1.
+/// Throws BadInput naming the first key with an invalid value, such as a batch under 1.
 void validate(const Recipe& recipe);
 
-/// Into how many shards a global batch is cut: train.shards, or by default the largest number up to
-/// 8 that divides the batch.
+/// The number of shards of a global batch: train.shards, or by default the largest number up to 8
+/// that divides the batch.
 int64_t shards_of(const Recipe& recipe);
 
-/// Into how many slices a global batch is cut, each computed by a pass of its own: every shard into
-/// train.accumulate.
+/// The number of passes over a global batch: every shard is computed in train.accumulate slices,
+/// with one pass each.
 int64_t slices_of(const Recipe& recipe);
 
-/// Throws BadInput where there are more workers than shards.
+/// Throws BadInput if there are more workers than shards.
 void check_worker_count(const Recipe& recipe, int workers);
 
-/// Keys that are set but change nothing: "schedule.milestones: cosine has none".
+/// Keys that are set but have no effect: "schedule.milestones has no effect with cosine".
 std::vector<std::string> without_effect(const Recipe& recipe);
 
 /// The whole recipe as TOML, every key with its meaning beside it.

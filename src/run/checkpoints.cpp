@@ -18,7 +18,7 @@ constexpr size_t kKept = 2;
 constexpr std::string_view kFilePrefix = "step-";
 constexpr std::string_view kFileEnding = ".safetensors";
 
-// The step a checkpoint's file name gives. Other files in the folder are none of our business.
+// The step in a checkpoint's file name; nothing for other files.
 std::optional<int64_t> step_of(const fs::path& path) {
   const std::string name = path.filename().string();
   if (!name.starts_with(kFilePrefix) || !name.ends_with(kFileEnding)) return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<int64_t> step_of(const fs::path& path) {
 fs::path Checkpoints::save(const Safetensors& state, int64_t step) const {
   std::error_code error;
   fs::create_directories(folder_, error);
-  if (error) throw BadInput("{}: cannot be made: {}", folder_.string(), error.message());
+  if (error) throw BadInput("{}: cannot create: {}", folder_.string(), error.message());
   remove_leftovers();
   const fs::path path = folder_ / fmt::format("{}{:08}{}", kFilePrefix, step, kFileEnding);
   write_safetensors(path, state.tensors, state.metadata);
@@ -53,7 +53,8 @@ std::optional<Checkpoints::Found> Checkpoints::newest() const {
     }
   }
   if (!warnings.empty())
-    throw BadInput("no checkpoint is whole: {}; start anew in another folder", warnings.front());
+    throw BadInput("all checkpoints are damaged: {}; start a new run in another folder",
+                   warnings.front());
   return std::nullopt;
 }
 

@@ -18,29 +18,30 @@ class Checkpoints {
  public:
   explicit Checkpoints(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Writes what was captured at `step`, then removes all but the newest two. Throws BadInput when
-  /// the disk is full; the ones before stay valid.
+  /// Writes the state captured at `step`, then removes all but the newest two. Throws BadInput if
+  /// the disk is full; earlier checkpoints stay valid.
   std::filesystem::path save(const Safetensors& state, int64_t step) const;
 
   struct Found {
     std::filesystem::path path;
     Safetensors state;
-    std::vector<std::string> warnings;  ///< newer files that are torn
+    std::vector<std::string> warnings;  ///< newer files that are damaged
   };
 
-  /// The newest whole one; nothing when there is none at all. Throws BadInput when none is whole.
+  /// The newest valid checkpoint; nothing if there is no file at all. Throws BadInput if all files
+  /// are damaged.
   std::optional<Found> newest() const;
 
  private:
   std::vector<std::filesystem::path> newest_first() const;
-  /// What a killed process was writing.
+  /// Removes temporary files of killed processes.
   void remove_leftovers() const;
 
   std::filesystem::path folder_;
 };
 
-/// Writes checkpoints in a thread of its own, so that a step waits for a copy in memory and not for
-/// the disk. One is under way at a time: `begin` waits for it.
+/// Writes checkpoints in a separate thread, so that a step waits for a copy in memory and not for
+/// the disk. One is written at a time: `begin` waits for it.
 ///
 ///     capture(..., writer.begin());
 ///     writer.write(step);
@@ -49,7 +50,7 @@ class Checkpoints {
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(Checkpoints checkpoints);
-  /// Ends what is under way.
+  /// Finishes the write in progress.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -60,13 +61,14 @@ class CheckpointWriter {
     double seconds;
   };
 
-  /// Memory to capture a state in, once nothing is under way. Throws what the last one threw.
+  /// Waits for the write in progress and returns memory to capture a state in. Throws what the last
+  /// write threw.
   Safetensors& begin();
-  /// Starts to write what was captured.
+  /// Starts to write the captured state.
   void write(int64_t step);
-  /// Those that are on the disk and were not taken yet. Throws what the last one threw.
+  /// Finished writes that were not returned before. Throws what the last write threw.
   std::vector<Written> take_written();
-  /// Returns when nothing is under way.
+  /// Waits until no write is in progress.
   void finish();
 
  private:
@@ -75,7 +77,7 @@ class CheckpointWriter {
 
   const Checkpoints checkpoints_;
 
-  // The thread's while a write is under way, else the caller's.
+  // Used by the thread while a write is in progress, else by the caller.
   Safetensors state_;
 
   Mutex mutex_;

@@ -11,12 +11,11 @@
 namespace lockstep::run {
 namespace {
 
-// What `start` tells besides the recipe and can change a result.
+// Fields of `start` besides the recipe that can affect the result.
 constexpr const char* kFacts[] = {"data_sha256", "weights_sha256", "torch",
                                   "lockstep",    "processor",      "departures"};
 
-// A run as far as it matters here. Steps that were done twice, after a resume, count once: the last
-// time.
+// What is compared of a run. Of steps that were repeated after a resume, the last one counts.
 struct RunRecord {
   Recipe recipe;
   std::map<std::string, std::string> facts;
@@ -27,7 +26,7 @@ struct RunRecord {
 
 RunRecord read_record(const std::filesystem::path& run) {
   if (!std::filesystem::exists(run / "recipe.toml"))
-    throw BadInput("{}: holds no run (no recipe.toml)", run.string());
+    throw BadInput("{}: contains no run (no recipe.toml)", run.string());
   RunRecord record{.recipe = read_recipe(run / "recipe.toml")};
   for (const Json& event : read_events(run / "events.jsonl")) {
     const std::string kind = event.value("event", "");
@@ -51,7 +50,7 @@ std::vector<std::string> causes_of(const RunRecord& a, const RunRecord& b) {
   for (const char* fact : kFacts) {
     const auto of = [&](const RunRecord& record) {
       const auto found = record.facts.find(fact);
-      return found == record.facts.end() ? std::string("not told") : found->second;
+      return found == record.facts.end() ? std::string("not recorded") : found->second;
     };
     if (of(a) != of(b)) causes.push_back(fmt::format("{}: {}, was {}", fact, of(b), of(a)));
   }

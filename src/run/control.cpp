@@ -44,8 +44,9 @@ ControlAddress read_control(const fs::path& run) {
     const json control = json::parse(text);
     return {.host = control.at("host"), .port = control.at("port"), .key = control.at("key")};
   } catch (const json::exception&) {
-    throw BadInput("{}: no elastic run is under way there: start one with lockstep train --elastic",
-                   run.string());
+    throw BadInput(
+        "{}: no elastic run is active in this folder; start one with lockstep train --elastic",
+        run.string());
   }
 }
 

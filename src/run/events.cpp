@@ -23,7 +23,7 @@ double now() {
   return std::round(std::chrono::duration<double, std::milli>(since_epoch).count()) / 1000;
 }
 
-// A crash may leave half a line: whoever reads the file must never meet one.
+// Removes an incomplete last line, which a crash may leave, so that readers never see one.
 void cut_torn_line(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path)) return;
   std::ifstream file(path, std::ios::binary);

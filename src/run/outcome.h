@@ -7,23 +7,23 @@
 
 namespace lockstep::run {
 
-/// How a run's workers ended their part in it.
+/// How a worker's part in a run ended.
 struct Outcome {
   enum class Kind {
-    ended,      ///< the recipe's end: there is a model
+    ended,      ///< training is complete: there is a model
     stopped,    ///< earlier, with a checkpoint
-    regrouped,  ///< earlier, to go on among other workers
+    regrouped,  ///< earlier, to continue in the next generation of workers
     dismissed,  ///< this worker is not needed any more
   };
 
   Kind kind = Kind::ended;
-  /// The last event, of what has ended or stopped.
+  /// The last event, if the run has ended or stopped.
   Json event = {};
-  /// What a dismissed worker's process ends with.
+  /// The exit code of a dismissed worker's process.
   int exit_code = 0;
 };
 
-/// How the run in a folder ended, if it has: from its last event.
+/// How the run in a folder ended, according to its last event; nothing if it has not.
 std::optional<Outcome> outcome_of(const std::filesystem::path& run);
 
 }  // namespace lockstep::run

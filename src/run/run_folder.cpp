@@ -18,10 +18,9 @@ namespace lockstep::run {
 namespace fs = std::filesystem;
 
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
-  // The lock is on the folder itself: it leaves no file behind, and ends with the process.
+  // The lock is on the folder itself, so that it leaves no file behind and ends with the process.
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ < 0)
-    throw BadInput("--out {}: cannot be opened: {}", path_.string(), std::strerror(errno));
+  if (lock_ < 0) throw BadInput("--out {}: cannot open: {}", path_.string(), std::strerror(errno));
   if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     close(lock_);
     throw BadInput(
@@ -43,12 +42,12 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
 RunFolder RunFolder::create(fs::path path, const Recipe& recipe) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) throw BadInput("--out {}: cannot be made: {}", path.string(), error.message());
+  if (error) throw BadInput("--out {}: cannot create: {}", path.string(), error.message());
   RunFolder folder(std::move(path));
   if (fs::exists(folder.recipe()) || fs::exists(folder.events()) ||
       fs::exists(folder.checkpoints()) || fs::exists(folder.weights()))
     throw BadInput(
-        "--out {}: holds a run already; choose another folder, or go on with it by --resume",
+        "--out {}: contains a run already; choose another folder, or continue it with --resume",
         folder.path().string());
   folder.keep(recipe);
   return folder;
@@ -60,14 +59,14 @@ void RunFolder::keep(const Recipe& recipe) const {
 
 RunFolder RunFolder::open(fs::path path) {
   if (!fs::exists(path / "recipe.toml"))
-    throw BadInput("--resume --out {}: there is no run (no recipe.toml)", path.string());
+    throw BadInput("--resume --out {}: contains no run (no recipe.toml)", path.string());
   RunFolder folder(std::move(path));
   folder.remove_leftovers();
   folder.goes_on_ = true;
   return folder;
 }
 
-// What a killed process was writing.
+// Temporary files of killed processes.
 void RunFolder::remove_leftovers() const {
   for (const auto& entry : fs::directory_iterator(path_))
     if (entry.path().extension() == ".part") fs::remove(entry.path());
@@ -80,7 +79,7 @@ fs::path claim_run_folder(const fs::path& parent, const std::string& name) {
     fs::path path = parent / fmt::format("{}-{}", name, number);
     if (fs::create_directory(path, error)) return path;
   }
-  throw BadInput("{}: cannot be made: {}; choose a folder with --out", parent.string(),
+  throw BadInput("{}: cannot create: {}; choose a folder with --out", parent.string(),
                  error.message());
 }
 
@@ -104,7 +103,7 @@ Remains record_failure(const fs::path& out, const std::string& message) noexcept
     log.write({{"event", "failure"}, {"message", message}});
     return has_checkpoint(folder) ? Remains::checkpoint : Remains::nothing;
   } catch (const std::exception&) {
-    return Remains::nothing;  // what made the run fail is told, and matters more
+    return Remains::nothing;  // the original failure has been printed and matters more
   }
 }
 

@@ -7,16 +7,16 @@
 namespace lockstep::run {
 
 /// The folder of one run: `recipe.toml` as used, `events.jsonl`, `checkpoints/` and, at the end,
-/// `model.safetensors`. While it is held, no other process can write to it.
+/// `model.safetensors`. Holds a lock, so that no other process writes the run.
 class RunFolder {
  public:
-  /// A new run. Throws BadInput when the folder holds a run already.
+  /// A new run. Throws BadInput if the folder contains a run already.
   static RunFolder create(std::filesystem::path path, const Recipe& recipe);
 
-  /// A run to go on with. Throws BadInput when there is none, or another process is at it.
+  /// A run to resume. Throws BadInput if there is none, or if another process is writing it.
   static RunFolder open(std::filesystem::path path);
 
-  /// From here on this is the run's recipe.
+  /// Replaces the run's recipe.
   void keep(const Recipe& recipe) const;
 
   ~RunFolder();
@@ -25,7 +25,7 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Whether the run was begun before.
+  /// Whether the run is resumed.
   bool goes_on() const { return goes_on_; }
   std::filesystem::path recipe() const { return path_ / "recipe.toml"; }
   std::filesystem::path events() const { return path_ / "events.jsonl"; }
@@ -41,8 +41,8 @@ class RunFolder {
   bool goes_on_ = false;
 };
 
-/// Makes "runs/fashion-convnet-3", with the first number that is free: no other process gets it
-/// too.
+/// Creates "runs/fashion-convnet-3", with the first free number; no other process can get the same
+/// folder.
 std::filesystem::path claim_run_folder(const std::filesystem::path& parent,
                                        const std::string& name);
 
@@ -50,8 +50,8 @@ std::filesystem::path claim_run_folder(const std::filesystem::path& parent,
 enum class Remains { nothing, checkpoint };
 
 /// Adds a `failure` event to the run in `out`, unless it has ended or was stopped, or another
-/// process is writing it. Says whether there is a checkpoint to resume from; nothing for a run that
-/// has nothing left to do. For whoever is left when workers are gone.
+/// process is writing it. Returns whether there is a checkpoint to resume from; `nothing` for a run
+/// that is finished. Called by the launcher when workers have failed.
 Remains record_failure(const std::filesystem::path& out, const std::string& message) noexcept;
 
 }  // namespace lockstep::run

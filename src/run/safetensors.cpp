@@ -32,7 +32,7 @@ int64_t element_bytes(const std::string& type) {
   return found == sizes.end() ? 0 : found->second;
 }
 
-// Covers the metadata as well, but for the digest itself.
+// Covers the metadata too, except for the digest itself.
 std::string file_digest(std::span<const TensorView> tensors, const Metadata& metadata) {
   Digest all(Digest::Kind::sha256);
   for (const auto& [key, value] : metadata)
@@ -58,7 +58,7 @@ std::string make_header(std::span<const TensorView> tensors, const Metadata& met
   return text;
 }
 
-// Everything in the header is checked against the bytes that are really there.
+// Checks every number of the header against the file's actual size.
 TensorView parse_tensor(const std::string& name, const Json& entry,
                         std::span<const std::byte> data) {
   TensorView tensor{name, entry.at("dtype"), entry.at("shape"), {}};
@@ -86,8 +86,7 @@ bool is_pytorch_file(std::span<const std::byte> bytes) {
 
 void parse(Safetensors& file) {
   if (is_pytorch_file(file.storage))
-    throw Error(
-        "this is a file of torch.save; docs/save_checkpoint.py saves what can be read here");
+    throw Error("it was written by torch.save; write safetensors, as docs/save_checkpoint.py does");
   uint64_t header_length = 0;
   if (file.storage.size() < kLengthBytes) throw Error("shorter than its header");
   std::memcpy(&header_length, file.storage.data(), kLengthBytes);
@@ -108,9 +107,8 @@ void parse(Safetensors& file) {
 
 std::vector<std::byte> read_bytes(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path))
-    throw BadInput(
-        "{}: {}", path.string(),
-        std::filesystem::exists(path) ? "is not a regular file" : "there is no such file");
+    throw BadInput("{}: {}", path.string(),
+                   std::filesystem::exists(path) ? "is not a regular file" : "no such file");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) throw BadInput("{}: cannot be read: {}", path.string(), std::strerror(errno));
   const auto size = static_cast<std::streamoff>(file.tellg());
@@ -122,7 +120,7 @@ std::vector<std::byte> read_bytes(const std::filesystem::path& path) {
   }
   file.seekg(0);
   file.read(reinterpret_cast<char*>(bytes.data()), size);
-  if (file.gcount() != size) throw BadInput("{}: cannot be read whole", path.string());
+  if (file.gcount() != size) throw BadInput("{}: cannot be read completely", path.string());
   return bytes;
 }
 
@@ -160,7 +158,7 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   try {
     parse(file);
   } catch (const std::exception& error) {
-    throw BadInput("{}: not a whole safetensors file: {}", path.string(), error.what());
+    throw BadInput("{}: not a valid safetensors file: {}", path.string(), error.what());
   }
   return file;
 }

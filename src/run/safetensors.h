@@ -10,7 +10,7 @@
 
 namespace lockstep::run {
 
-/// One tensor as a safetensors file names it. `bytes` is memory that somebody else owns.
+/// One tensor of a safetensors file. It does not own `bytes`.
 struct TensorView {
   std::string name;
   std::string type;  ///< "F32", "I64", ...
@@ -23,12 +23,12 @@ using Metadata = std::map<std::string, std::string>;
 /// sha256 over every tensor's name, type, shape and bytes, in the order given.
 std::string digest(std::span<const TensorView> tensors);
 
-/// Writes the file whole or not at all, with a digest of all of it in its metadata. Throws BadInput
-/// when the disk is full; what was at `path` stays.
+/// Writes the file atomically, with a digest of its contents in the metadata. Throws BadInput if
+/// the disk is full; an existing file at `path` then stays.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const Metadata& metadata);
 
-/// A file in memory. `tensors` view into `storage`.
+/// A file in memory. `tensors` are views of `storage`.
 struct Safetensors {
   Metadata metadata;
   std::vector<TensorView> tensors;
@@ -38,8 +38,8 @@ struct Safetensors {
   const TensorView* find(const std::string& name) const;
 };
 
-/// Throws BadInput when the file is torn, is not safetensors or does not match its digest (files
-/// written by others carry none).
+/// Throws BadInput if the file is truncated, is not safetensors or does not match its digest (files
+/// written by other programs have none).
 Safetensors read_safetensors(const std::filesystem::path& path);
 
 }  // namespace lockstep::run

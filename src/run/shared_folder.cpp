@@ -6,7 +6,7 @@ namespace fs = std::filesystem;
 
 RunFolder SharedFolder::open(const Recipe& recipe) {
   if (!opened_.get().empty()) return RunFolder::open(opened_.get());
-  // A worker that died in between has made it and written no event.
+  // A worker may have died after it created the folder and before it wrote an event.
   const fs::path made = tried_.get();
   if (!made.empty() && fs::exists(made / "recipe.toml") && !fs::exists(made / "events.jsonl")) {
     opened_.set(made.string());

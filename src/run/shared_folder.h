@@ -9,22 +9,24 @@
 
 namespace lockstep::run {
 
-/// Which folder a run is to have.
+/// Which folder to use for a run.
 struct FolderOptions {
   std::optional<std::filesystem::path> out;
   std::string name;  ///< without `out`: "runs/NAME-1", with the first number that is free
   enum class Begin { anew, resume } begin = Begin::anew;
-  /// Resumed by another recipe, which the folder then keeps.
+  /// Whether the folder's recipe is replaced (--resume --force with a changed recipe).
   bool replace_recipe = false;
 };
 
-/// The folder of a run that is opened by whichever worker writes it, one after another, and known
-/// to the process that started them: make it there, before workers are forked.
+/// The folder of a run, opened by the worker that is rank 0 (in an elastic job, by one after
+/// another), whose path the launcher can read. Create it in the launcher, before workers are
+/// forked.
 class SharedFolder {
  public:
   explicit SharedFolder(FolderOptions options) : options_(std::move(options)) {}
 
-  /// In a worker: opens the folder, the one of the worker before if there was one. Throws BadInput.
+  /// In a worker: opens the folder, the one of the previous rank 0 if there was one. Throws
+  /// BadInput.
   RunFolder open(const Recipe& recipe);
 
   /// "" until a worker has opened it.

@@ -22,7 +22,7 @@ enum class Among { all, canonical };
 std::vector<Prediction> predict(int world, int64_t bytes, const Network& network,
                                 Among among = Among::all);
 
-/// The canonical all-reduce algorithm that is fastest in simulation for a bucket of so many bytes;
+/// The canonical all-reduce algorithm that is fastest in simulation for a bucket of this size;
 /// of almost equally fast ones, a pairwise one. Simulates each power of two once.
 std::function<collective::Algorithm(int64_t bytes)> cheapest_on(const Network& network, int world);
 

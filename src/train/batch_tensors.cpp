@@ -16,12 +16,12 @@ const torch::Tensor& Tensors::operator[](std::string_view name) const {
     if (known == name) return tensor;
     names.push_back(known);
   }
-  throw BadInput("there is no tensor '{}'; there are: {}", name, fmt::join(names, ", "));
+  throw BadInput("no tensor '{}'; there are: {}", name, fmt::join(names, ", "));
 }
 
 const torch::Tensor& Tensors::only() const {
   if (items_.size() != 1)
-    throw BadInput("there are {} tensors where one is expected; name the one you mean",
+    throw BadInput("there are {} tensors, but only() needs exactly one; get one by its name",
                    items_.size());
   return items_.front().second;
 }

@@ -6,8 +6,8 @@
 
 namespace lockstep::train {
 
-/// Samples of a loaded batch as tensors over the loader's memory: those in `range`, which counts
-/// from the beginning of the whole batch.
+/// The samples in `range` (counted from the start of the whole batch) as tensors, which are views
+/// of the loader's memory.
 Batch to_tensors(const data::LoadedBatch& batch, const Fields& fields, Range range);
 
 }  // namespace lockstep::train

@@ -16,10 +16,11 @@ namespace {
 
 using objective::Scorecard;
 
-// Part of the result: another batch size may round sums differently.
+// Fixed, because another batch size may round sums differently.
 constexpr int64_t kBatch = 256;
 
-// Everyone's results in the order of batches: sums then do not depend on who computed which.
+// The results of all workers in the order of batches, so that sums do not depend on which worker
+// computed which batch.
 class Results {
  public:
   Results(const Scorecard& scorecard, int64_t batches)
@@ -31,7 +32,7 @@ class Results {
     Scorecard::clear({sums_, maxima_, tables_});
   }
 
-  /// Where a batch is scored; then `added`.
+  /// Where to score a batch; call `added` afterwards.
   Scorecard::Slot slot(int64_t batch) {
     batch_maxima_.resize(maxima_.size());
     return {
@@ -70,7 +71,7 @@ class Results {
   std::vector<double> table_;  ///< of one batch
 };
 
-// What a model changes of its buffers while it is evaluated would depend on who evaluates which
+// Restores a model's buffers after evaluation: changes would depend on which worker evaluates which
 // batch.
 class BuffersAsTheyWere {
  public:

@@ -12,11 +12,12 @@ namespace lockstep::train {
 
 struct Evaluation {
   objective::Totals totals;
-  std::vector<double> tables;  ///< as the scorecard lays them out
+  std::vector<double> tables;  ///< in the scorecard's layout
 };
 
-/// Loss and metrics over a whole data set, every sample counted exactly once. Workers take batches
-/// in turns; the result is the same for every number of them. The model is left in training mode.
+/// Loss and metrics over a whole data set, with every sample counted exactly once. Each worker
+/// evaluates a part of the batches; the result does not depend on the world size. The model is left
+/// in training mode.
 Evaluation evaluate(Model& model, Objective& objective, const objective::Scorecard& scorecard,
                     std::shared_ptr<const Dataset> dataset, collective::Communicator& group);
 

@@ -21,19 +21,21 @@ void check_name(const std::string& name) {
   const bool good = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '_';
   });
-  if (!good) throw BadInput("'{}' is not a name: expected letters, digits, '-' and '_'", name);
+  if (!good)
+    throw BadInput("'{}' is not a valid name: expected letters, digits, '-' and '_'", name);
 }
 
 void check_about(const std::string& name, const std::string& about) {
   if (about.empty() || about.find('\n') != std::string::npos)
-    throw BadInput("'{}' needs one line about it, for `lockstep list`", name);
+    throw BadInput("'{}' needs a description of one line, for `lockstep list`", name);
 }
 
 template <typename Table, typename Row>
 void add(Table& table, Row row) {
   check_name(row.name);
   check_about(row.name, row.about);
-  if (row.make == nullptr) throw BadInput("{} '{}' has no maker", table.kind(), row.name);
+  if (row.make == nullptr)
+    throw BadInput("{} '{}': the maker function is null", table.kind(), row.name);
   table.add(std::move(row));
 }
 
@@ -67,14 +69,14 @@ void call_waiting() {
 
 using Build = const char* (*)();
 
-// Before anything of the plugin runs that depends on how Lockstep's types look.
+// Called before any plugin code that depends on the layout of Lockstep's types.
 void require_same_build(void* library, const std::string& name) {
   void* const symbol = dlsym(library, "lockstep_plugin_build");
   if (symbol == nullptr)
-    throw BadInput("--load {}: is not a plugin of Lockstep: it has no LOCKSTEP_PLUGIN", name);
+    throw BadInput("--load {}: is not a Lockstep plugin: it has no LOCKSTEP_PLUGIN", name);
   const std::string built = reinterpret_cast<Build>(symbol)();
   if (built != LOCKSTEP_BUILD)
-    throw BadInput("--load {}: was built for {}, and this is {}; build it again", name, built,
+    throw BadInput("--load {}: was built for {}, but this is {}; rebuild it", name, built,
                    LOCKSTEP_BUILD);
 }
 
@@ -86,14 +88,14 @@ void register_linked_plugins() {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw BadInput("a plugin of this program failed: {}", error.what());
+    throw BadInput("a plugin of this program threw an exception: {}", error.what());
   }
 }
 
 void load_plugin(const std::string& name) {
-  if (!std::filesystem::exists(name)) throw BadInput("--load {}: there is no such file", name);
+  if (!std::filesystem::exists(name)) throw BadInput("--load {}: no such file", name);
   if (!std::filesystem::is_regular_file(name))
-    throw BadInput("--load {}: is not a file that can be loaded", name);
+    throw BadInput("--load {}: is not a regular file", name);
   void* const library =
       dlopen(std::filesystem::absolute(name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr)
@@ -108,10 +110,10 @@ void load_plugin(const std::string& name) {
     throw BadInput("--load {}: {}", name, message);
   } catch (const std::exception& error) {
     waiting_plugins().clear();
-    throw BadInput("--load {}: failed: {}", name, error.what());
+    throw BadInput("--load {}: threw an exception: {}", name, error.what());
   } catch (...) {
     waiting_plugins().clear();
-    throw BadInput("--load {}: failed: what it threw is no std::exception", name);
+    throw BadInput("--load {}: threw an exception that is not a std::exception", name);
   }
 }
 

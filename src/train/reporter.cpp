@@ -15,10 +15,10 @@ namespace {
 
 using run::Json;
 
-// A step event is written at least this often, however rarely the recipe asks for one.
+// A step event is written at least this often, whatever log.every_steps is.
 constexpr double kSecondsBetweenSteps = 1.0;
 
-// Of tables, in numbers; larger ones are left out of the events.
+// The most table elements in an event; larger tables are left out.
 constexpr size_t kLargestTables = 65'536;
 
 Json to_json(const observe::SpanTimes& times) {
@@ -75,14 +75,14 @@ void Reporter::start(int64_t parameters) {
 void Reporter::warn_of_circumstances() {
   if (recipe_.optimizer.scale_lr_by_workers)
     warn(
-        fmt::format("the learning rate is that of one worker times {}: with another number of "
-                    "workers this run ends elsewhere",
+        fmt::format("optimizer.scale_lr_by_workers multiplies the learning rate by {}: the result "
+                    "depends on the number of workers",
                     setup_.group.world_size()));
   for (const std::string& warning : circumstances_.warnings) warn(warning);
-  for (const std::string& key : without_effect(recipe_)) warn("without effect: " + key);
+  for (const std::string& key : without_effect(recipe_)) warn(key);
   if (const auto cores = std::thread::hardware_concurrency(); recipe_.train.threads > cores)
-    warn(fmt::format("train.threads is {}, but there are {} cores: slow", recipe_.train.threads,
-                     cores));
+    warn(fmt::format("train.threads is {}, but there are only {} cores: training will be slow",
+                     recipe_.train.threads, cores));
 }
 
 void Reporter::warn(const std::string& message) {
@@ -104,7 +104,7 @@ void Reporter::go_on(int64_t step) {
   events_.write(event);
 }
 
-// Of parameters and buffers, so that `compare` can tell where two runs part.
+// Of parameters and buffers, so that `compare` can find where two runs diverge.
 void Reporter::digest(int64_t step) {
   const int64_t every = recipe_.log.digest_every_steps;
   if (folder_ == nullptr || every == 0 || step % every != 0) return;
@@ -130,7 +130,7 @@ void Reporter::step(const ResumePoint& point, const objective::Totals& totals,
     write_step(point, totals, learning_rate);
 }
 
-// Which served a layer is known once it has been called.
+// Which kernel a layer uses is known after its first call.
 void Reporter::write_kernels() {
   kernels_written_ = true;
   Json layers = Json::object();
@@ -158,7 +158,7 @@ void Reporter::write_step(const ResumePoint& point, const objective::Totals& tot
   events_.write(event);
 }
 
-// By what they were for, by this worker, since it began.
+// By kind, of this worker, since it started.
 Json Reporter::bytes_sent() const {
   using collective::Cargo;
   return {{"gradients", setup_.group.bytes_sent(Cargo::Kind::gradients)},
@@ -207,7 +207,7 @@ void Reporter::write_tables(int64_t step, const Evaluation& test) {
                    {"tables", setup_.evaluation.table_figures(test.tables)}});
   } else if (!large_tables_mentioned_) {
     large_tables_mentioned_ = true;
-    warn(fmt::format("tables of {} numbers are too large for the events, and are left out",
+    warn(fmt::format("metric tables of {} numbers are too large for events.jsonl and are left out",
                      test.tables.size()));
   }
 }
@@ -222,7 +222,8 @@ void Reporter::stragglers(int64_t step, const StragglerReport& report, double se
        {"step", step},
        {"steps", report.steps},
        {"ranks", ranks},
-       {"message", noticeable_waiting(report, seconds).value_or("nobody waited noticeably")}});
+       {"message", noticeable_waiting(report, seconds)
+                       .value_or("no straggler: ranks waited for less than 1 % of the time")}});
 }
 
 void Reporter::checkpoint(const run::CheckpointWriter::Written& written) {

@@ -15,34 +15,35 @@
 
 namespace lockstep::train {
 
-/// Writes a run's events, from `start` to `end`. docs/events.md says what is in each.
+/// Writes a run's events, from `start` to `end`; docs/events.md describes them.
 class Reporter {
  public:
-  /// `folder` is rank 0's; nothing on other ranks, whose events go nowhere. `training` has the
+  /// `folder` is nullptr on ranks other than 0, whose events are discarded. `training` has the
   /// metrics of training steps.
   Reporter(const Setup& setup, const objective::Scorecard& training, const run::RunFolder* folder,
            run::EventLog& events, const Circumstances& circumstances);
 
-  /// That it begins; nothing where workers of a run that goes on have met anew.
+  /// Writes `start`, except in later generations of an elastic run.
   void start(int64_t parameters);
   void warn(const std::string& message);
   void resume(int64_t step, const std::string& checkpoint, int64_t workers_before);
-  /// Where workers have met anew: who they are now, and from which step they go on.
+  /// In later generations of an elastic run: writes `workers`, with the step it continues from.
   void go_on(int64_t step);
 
-  /// Digests of all tensors, where they are due after `step` steps.
+  /// Writes digests of all tensors if they are due after `step` steps.
   void digest(int64_t step);
-  /// Whatever is due after a step.
+  /// Writes the events that are due after a step.
   void step(const ResumePoint& point, const objective::Totals& totals, double learning_rate);
 
   void evaluate(int64_t step);
   void epoch(const ResumePoint& point, const Evaluation& test);
-  /// Over the last `seconds`.
+  /// The report is of the last `seconds`.
   void stragglers(int64_t step, const StragglerReport& report, double seconds);
   void checkpoint(const run::CheckpointWriter::Written& written);
 
   run::Json stopped(int64_t step);
-  /// Collective: counts what all workers sent. `report` is of this process's `seconds`.
+  /// Collective: adds up the bytes that all workers sent. `report` is of the last `seconds`, in
+  /// which this generation ran.
   run::Json end(const ResumePoint& point, const Evaluation& test, const StragglerReport& report,
                 double seconds);
 
@@ -68,11 +69,11 @@ class Reporter {
   Stopwatch since_step_;
 };
 
-/// Who made the others wait most, in a sentence; nothing where that was less than a hundredth of
-/// `seconds`, in which the report's steps were done.
+/// The worst straggler, in a sentence; nothing if the others waited for less than 1 % of `seconds`,
+/// the time of the report's steps.
 std::optional<std::string> noticeable_waiting(const StragglerReport& report, double seconds);
 
-/// The report on the steps of both.
+/// The report over the steps of both.
 StragglerReport joined(StragglerReport first, const StragglerReport& second);
 
 }  // namespace lockstep::train

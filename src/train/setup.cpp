@@ -28,12 +28,12 @@ std::shared_ptr<Objective> objective_for(const Recipe& recipe, const Dataset& da
                                     .options = recipe.objective.options});
 }
 
-// Checkpoints, digests and exchanges take tensors for rows of bytes.
+// Checkpoints, digests and collectives treat tensors as contiguous bytes.
 void require_contiguous(const Model& model) {
   const auto check = [](const char* what, const auto& items) {
     for (const auto& item : items)
       if (!item.value().is_contiguous())
-        throw BadInput("{} '{}' of the model is not contiguous; register a .contiguous() one", what,
+        throw BadInput("{} '{}' of the model is not contiguous; register its .contiguous()", what,
                        item.key());
   };
   check("parameter", model.named_parameters());
@@ -71,7 +71,7 @@ std::string describe(const std::vector<Metric>& metrics) {
   return text;
 }
 
-// Workers with other data or another recipe would train on without noticing.
+// Without this check, workers with different data or recipes would train without an error.
 void require_same_run(const Setup& setup) {
   Facts facts;
   for (const auto& [key, value] : result_values(setup.recipe)) facts.emplace_back(key, value);

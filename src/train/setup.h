@@ -12,11 +12,10 @@
 
 namespace lockstep::train {
 
-/// What a recipe asks for, loaded and ready: everything that can be wrong with a recipe is found
-/// here, before a run's folder is touched.
+/// A recipe's data, objective and model, loaded and checked, so that all errors of a recipe are
+/// found before the run's folder is created.
 struct Setup {
-  /// Collective. Throws BadInput; Mismatch where workers do not have the same recipe, data or
-  /// metrics.
+  /// Collective. Throws BadInput; Mismatch if workers have different recipes, data or metrics.
   Setup(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data);
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;

@@ -21,10 +21,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kResumeKey = "lockstep.position";
 
-// Optimizer state beside the weights: "optimizer.momentum:conv1.weight".
+// The names of optimizer state begin with this: "optimizer.momentum:conv1.weight".
 constexpr std::string_view kOptimizerPrefix = "optimizer.";
 
-// As safetensors calls them.
+// Safetensors' names of types.
 constexpr std::pair<torch::ScalarType, const char*> kTypeNames[] = {
     {torch::kFloat32, "F32"},   {torch::kFloat64, "F64"}, {torch::kFloat16, "F16"},
     {torch::kBFloat16, "BF16"}, {torch::kInt64, "I64"},   {torch::kInt32, "I32"},
@@ -77,7 +77,7 @@ std::vector<OptimizerTensor> optimizer_tensors(Step& step) {
   return tensors;
 }
 
-// Finds a tensor of this name, type and shape, or says what is there instead.
+// Finds a tensor of this name, type and shape, or throws what is there instead.
 const TensorView& require(const Safetensors& file, const fs::path& path, const std::string& name,
                           const std::string& type, const std::vector<int64_t>& shape) {
   const TensorView* tensor = file.find(name);
@@ -100,7 +100,7 @@ void load_model(const Safetensors& file, const fs::path& path, Model& model) {
   }
   for (const TensorView& tensor : file.tensors)
     if (!tensor.name.starts_with(kOptimizerPrefix) && !known.contains(tensor.name))
-      throw BadInput("{}: is for another model: it has a tensor '{}' that this one has not",
+      throw BadInput("{}: is for another model: its tensor '{}' is not in this model",
                      path.string(), tensor.name);
   for (const auto& [tensor, bytes] : copies)
     std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
@@ -124,12 +124,13 @@ TimeSpent spent_from(const run::Json& json) {
 ResumePoint resume_point_of(const Safetensors& file, const fs::path& path) {
   const auto found = file.metadata.find(kResumeKey);
   if (found == file.metadata.end())
-    throw BadInput("{}: holds weights only; start from it with --weights", path.string());
+    throw BadInput("{}: contains weights only and cannot be resumed; start from it with --weights",
+                   path.string());
   try {
     return resume_point_from(found->second);
   } catch (const run::Json::exception& error) {
     throw BadInput(
-        "{}: where it was in its run cannot be read ({}); another version of Lockstep wrote it",
+        "{}: its position in the run cannot be read ({}); another version of Lockstep wrote it",
         path.string(), error.what());
   }
 }

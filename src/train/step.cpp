@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kRequests = 2;
 
-// What gradients are divided by at first; the loss's own weight may be another.
+// What gradients are divided by at first; the loss's own weight may be different.
 double items_of(const data::LoadedBatch& batch) {
   return static_cast<double>(std::max<int64_t>(batch.whole_items, 1));
 }
@@ -93,7 +93,8 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
   replica_.begin_pass(pass);
   if (!range.empty()) {
     const Batch part = to_tensors(batch, parts_.fields, range);
-    // Dropout draws from LibTorch's generator: keyed by step and shard, it forgets what was before.
+    // Dropout draws from LibTorch's generator: seeding it by step and shard makes it independent of
+    // the order of shards.
     torch::manual_seed(RandomStream(Purpose::forward, seed_, step, shard).next());
     Tensors outputs;
     Loss loss;
@@ -104,7 +105,7 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
     }
     {
       ScopedSpan span(spans, Span::backward);
-      // The mean over shards is then the sum divided by the whole batch's items.
+      // With this scale, the mean over shards is the sum divided by the whole batch's items.
       const double scale = static_cast<double>(replica_.shards()) / items_of(batch);
       (loss.sum * scale).backward();
     }
@@ -120,18 +121,17 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
 Loss Step::checked(Loss loss) const {
   if (!loss.sum.defined() || loss.sum.numel() != 1 || !loss.sum.requires_grad())
     throw BadInput(
-        "the objective's loss must be one number that depends on what the model gave: sum it up, "
+        "the objective's loss must be a single number that depends on the model's outputs: sum it, "
         "and do not detach it");
   return loss;
 }
 
-// The optimizer comes last and cannot fail: until then parameters have not changed.
+// The optimizer runs last and cannot fail, so after an error parameters are unchanged.
 void Step::update(const data::LoadedBatch& batch, int64_t step, double weight) {
   if (!(weight > 0))
-    throw BadInput(
-        "the objective gave all of step {}'s batch a weight of {}: nothing to learn from", step,
-        weight);
-  // Gradients were divided by the batch's items, which objectives may weigh in their own way.
+    throw BadInput("the objective's weights of step {}'s batch sum to {}: expected more than 0",
+                   step, weight);
+  // Gradients were divided by the batch's items; objectives may define other weights.
   if (const double items = items_of(batch); weight != items)
     replica_.scale_gradients(items / weight);
   if (clip_norm_ > 0) replica_.clip_gradient_norm(clip_norm_);

@@ -18,10 +18,10 @@
 
 namespace lockstep::train {
 
-/// What workers do together after a step if one of them asks for it.
+/// What all workers do after a step if any of them requests it.
 enum class TogetherRequest { stop, regroup };
 
-/// What a step is made of.
+/// What a step needs.
 struct StepParts {
   std::shared_ptr<Model> model;
   std::shared_ptr<Objective> objective;
@@ -31,23 +31,23 @@ struct StepParts {
   World world;
 };
 
-/// One optimizer update on one global batch: every worker computes its shards of it, one after
-/// another, and all take the mean.
+/// One optimizer update on one global batch: every worker computes its shards, one after another,
+/// and gradients are averaged over all shards.
 class Step {
  public:
-  /// The model's parameters are made contiguous. Collective.
+  /// Moves the model's parameters into contiguous memory. Collective.
   Step(const Recipe& recipe, StepParts parts);
 
-  /// Step number `step`, counted from 0, on this worker's share of the batch. Returns what the
-  /// whole batch gave. The times go to `spans`.
+  /// Runs step number `step`, counted from 0, on this worker's share of the batch. Returns loss and
+  /// metrics of the whole batch. Adds times to `spans`.
   objective::Totals run(const data::LoadedBatch& batch, int64_t step, observe::SpanTimes& spans);
 
-  /// The next step carries this worker's request to all workers; all of them then see it as granted
-  /// after the same step.
+  /// The next step sends this worker's request to all workers, which all see it as granted after
+  /// that step.
   void request(TogetherRequest request) { requests_[static_cast<size_t>(request)] = true; }
   bool granted(TogetherRequest request) const { return granted_[static_cast<size_t>(request)]; }
 
-  /// After `run` has thrown: parameters and buffers are again what they were before it.
+  /// After `run` has thrown: restores parameters and buffers to their state before it.
   void roll_back() { replica_.roll_back(); }
 
   double learning_rate(int64_t step) const { return parts_.schedule.at(step); }
@@ -68,7 +68,7 @@ class Step {
 
   parallel::Replica replica_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
-  parallel::ShardedVector<double> sums_;  ///< the scorecard's, then requests
+  parallel::ShardedVector<double> sums_;  ///< the scorecard's sums, then requests
   std::optional<parallel::ShardedVector<double>> maxima_;
   std::array<bool, 2> requests_ = {};  ///< by TogetherRequest
   std::array<bool, 2> granted_ = {};

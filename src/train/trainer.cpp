@@ -40,16 +40,16 @@ StepParts parts_of(const Setup& setup) {
           .world = setup.world};
 }
 
-/// A run under way, among workers that stay the same.
+/// A run, or one generation of an elastic run.
 class Run {
  public:
-  /// `memory` is what this worker has of the run from working with others before, if anything.
+  /// `memory` is the state that this worker has from an earlier generation, if any.
   Run(Setup& setup, const run::RunFolder* folder, run::EventLog& events,
       const Circumstances& circumstances, const Safetensors* memory);
 
   Outcome to_its_end(const Trainer::Limits& limits);
 
-  /// After the last whole step: what was begun since is taken back.
+  /// Captures the state after the last finished step; an unfinished step is rolled back.
   void remember(Safetensors& into);
 
  private:
@@ -79,14 +79,14 @@ class Run {
   std::optional<run::Checkpoints> checkpoints_;
   std::optional<run::CheckpointWriter> writer_;
 
-  // Moves on with every step.
+  // Changes with every step.
   Step step_;
   Reporter reporter_;
   ResumePoint point_;
   Evaluation test_;
   Stopwatch since_clocked_;
   int64_t last_checkpoint_step_ = -1;
-  StragglerReport all_stragglers_;  ///< since this process goes on with the run
+  StragglerReport all_stragglers_;  ///< since this process started or resumed the run
   Stopwatch since_begun_;
   Stopwatch since_stragglers_;
 };
@@ -151,19 +151,20 @@ void Run::check_finite(const Totals& totals) const {
       totals.loss, point_.step, recipe_.optimizer.lr, recipe_.schedule.warmup_epochs));
 }
 
-// The last step's gradients may have been infinite: the loss would tell only after the next.
+// The last step may have made parameters infinite, which the loss shows only in the next step.
 void Run::check_model() const {
   torch::NoGradGuard no_grad;
   for (const auto& item : setup_.model->named_parameters())
     if (item.value().is_floating_point() && !torch::isfinite(item.value().sum()).item<bool>() &&
         !torch::isfinite(item.value()).all().item<bool>())
-      throw Error(fmt::format(
-          "parameter '{}' is not a finite number after step {}: training diverged; lower "
-          "optimizer.lr (now {}) or set optimizer.clip_norm",
-          item.key(), point_.step, recipe_.optimizer.lr));
+      throw Error(
+          fmt::format("parameter '{}' is not finite after step {}: training diverged; lower "
+                      "optimizer.lr (now {}) or set optimizer.clip_norm",
+                      item.key(), point_.step, recipe_.optimizer.lr));
 }
 
-// What is due after some steps. It counts as done once rank 0 has told it.
+// Does the evaluation and checkpoint that are due after this step. The evaluation counts as done
+// once rank 0 has written its event.
 void Run::settle() {
   const int64_t step = point_.step;
   const bool epoch_ends = step % setup_.steps_per_epoch == 0;
@@ -181,7 +182,8 @@ void Run::settle() {
   if (saves) save_checkpoint();
 }
 
-// Somebody's memory, from the furthest step anyone has come to; else the newest checkpoint.
+// Continues from the memory of the worker with the most finished steps; else from the newest
+// checkpoint.
 void Run::take_up(const Safetensors* memory) {
   point_.data_sha256 = setup_.data->digest;
   point_.step = -1;
@@ -210,15 +212,14 @@ void Run::load_checkpoint() {
     reporter_.start(step_.replica().flat_parameters().count());
     if (folder_->goes_on())
       reporter_.warn(
-          fmt::format("{} has no checkpoint to go on from: this run begins again, at step 0",
+          fmt::format("{} has no checkpoint to resume from: the run starts again at step 0",
                       folder_->path().string()));
     return;
   }
   ResumePoint resumed = restore(found->state, found->path, *setup_.model, step_);
   if (resumed.data_sha256 != setup_.data->digest)
     throw BadInput(
-        "{}: was trained on other data: {} has changed since; bring it back, or start a "
-        "new run",
+        "{}: was trained on other data: {} has changed since then; restore it, or start a new run",
         found->path.string(), recipe_.data.name);
   reporter_.start(step_.replica().flat_parameters().count());
   for (const std::string& warning : found->warnings) reporter_.warn(warning);
@@ -227,7 +228,7 @@ void Run::load_checkpoint() {
   reporter_.resume(point_.step, found->path.string(), before);
 }
 
-// On how many workers the run was when it was stopped: nothing else remembers.
+// The number of workers before the run was stopped, from its last start event.
 int64_t Run::workers_before() const {
   int64_t workers = setup_.group.world_size();
   for (const Json& event : run::read_events(folder_->events()))
@@ -235,7 +236,7 @@ int64_t Run::workers_before() const {
   return workers;
 }
 
-// Checkpoints and files of weights need not be there on other hosts.
+// All workers get the donor's state, since other hosts may lack the checkpoint or weights file.
 void Run::take_state_of(int donor) {
   if (setup_.group.world_size() == 1) return;
   const auto texts = setup_.group.gather_texts(to_text(point_));
@@ -288,7 +289,7 @@ void Run::finish_checkpoints() {
   await_checkpoints();
 }
 
-// What it takes to use the file without this program.
+// Metadata for other programs that use the model.
 run::Metadata Run::about_the_model() const {
   const auto describe = [](const Field& field) {
     return Json{{"name", field.name},
@@ -312,7 +313,7 @@ run::Metadata Run::about_the_model() const {
                                  .dump()}};
 }
 
-// Nobody leaves before rank 0 has told all: should it be lost, the others can go on.
+// No rank leaves before rank 0 has written everything: if rank 0 is lost, the others can continue.
 Outcome Run::stop() {
   finish_checkpoints();
   Outcome outcome{Outcome::Kind::stopped, reporter_.stopped(point_.step)};

@@ -20,14 +20,14 @@ namespace lockstep::train {
 
 struct Setup;
 
-/// What a run's events say of its surroundings, of which the trainer knows nothing.
+/// What a run's events contain that the trainer itself does not know.
 struct Circumstances {
-  run::Json workers = run::Json::object();  ///< goes into the "start" event
-  std::vector<std::string> warnings = {};   ///< told after it
-  bool goes_on = false;  ///< it began among other workers, and needs no "start" event
+  run::Json workers = run::Json::object();  ///< added to the "start" event
+  std::vector<std::string> warnings = {};   ///< written after it
+  bool goes_on = false;  ///< a later generation of an elastic run, which has a "start" event
 };
 
-/// Carries a recipe out in a run's folder, telling everything as events.
+/// Runs a recipe in a run's folder and writes its events.
 ///
 ///     Trainer trainer(recipe, world, data::load_training_data(recipe.data, ...));
 ///     RunFolder folder = RunFolder::create("runs/mine", recipe);      // on rank 0
@@ -35,35 +35,34 @@ struct Circumstances {
 ///     Outcome outcome = trainer.run(&folder, events, {});
 class Trainer {
  public:
-  /// Makes the model ready: everything that can be wrong with a recipe is found here, before a
-  /// run's folder is touched. Collective. Throws BadInput; Mismatch where workers do not have the
-  /// same recipe or data.
+  /// Loads and checks everything, so that all errors of a recipe are found before the run's folder
+  /// is created. Collective. Throws BadInput; Mismatch if workers have different recipes or data.
   Trainer(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// How the objective's figures are to be shown: {"accuracy": "percent"}.
+  /// How to print the objective's metrics: {"accuracy": "percent"}.
   run::Json shown_metrics() const;
 
   struct Limits {
-    /// Set (by a signal handler, say) to end after the step under way, with a checkpoint.
+    /// When set (by a signal handler, say), stop after the current step, with a checkpoint.
     const std::atomic<bool>* stop = nullptr;
-    /// End with a checkpoint once this many steps are done.
+    /// Stop after this many steps, with a checkpoint.
     int64_t stop_at_step = std::numeric_limits<int64_t>::max();
-    /// Set to end after the step under way without a checkpoint, so that workers can meet anew.
+    /// When set, stop after the current step without a checkpoint, to begin a new generation.
     const std::atomic<bool>* regroup = nullptr;
-    /// Is set to how many steps are done.
+    /// Receives the number of finished steps.
     std::atomic<int64_t>* steps_done = nullptr;
   };
 
-  /// Goes on from the folder's newest checkpoint, if it has one, to the recipe's end, or until one
-  /// of the limits. Throws BadInput when the checkpoint is for another model, Error when the loss
-  /// is no longer a number. Only rank 0 has a folder. Call once. Collective.
+  /// Trains from the folder's newest checkpoint, if there is one, to the end of the recipe or to
+  /// one of the limits. Throws BadInput if the checkpoint is for another model, and Error if the
+  /// loss is not finite. Only rank 0 has a folder. Call it once. Collective.
   ///
-  /// Who gives a `memory` finds in it, if this does not come to the run's end or throws, what it
-  /// takes to go on among other workers: as it was after the last whole step. A memory that is not
-  /// empty comes before any checkpoint, whichever worker has it.
+  /// With `memory`: if training stops for a new generation or throws, it receives the state after
+  /// the last finished step, to continue from in the next generation. If any worker's `memory` is
+  /// not empty at the start, training continues from it instead of from a checkpoint.
   run::Outcome run(const run::RunFolder* folder, run::EventLog& events, const Limits& limits,
                    const Circumstances& circumstances = {},
                    std::optional<run::Safetensors>* memory = nullptr);

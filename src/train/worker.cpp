@@ -24,36 +24,35 @@ namespace {
 using run::Json;
 using run::Outcome;
 
-// Where the others are and how they talk.
+// The number of hosts and the all-reduce algorithm.
 Json about_workers(World& world, const launch::GroupOptions& options) {
   const std::vector<std::string> hosts = world.gather(host_identity());
   return {{"nodes", std::set<std::string>(hosts.begin(), hosts.end()).size()},
           {"algorithm", launch::algorithm_in_use(options, world.communicator())}};
 }
 
-// A worker on another host may have been told to write elsewhere, which it never does.
+// Workers on other hosts may have another --out, which is not used.
 std::vector<std::string> warnings_of_other_folders(const std::vector<std::string>& asked,
                                                    const run::RunFolder& folder) {
   std::set<std::string> told = {asked.front(), ""};
   std::vector<std::string> warnings;
   for (size_t rank = 1; rank < asked.size(); ++rank)
     if (told.insert(asked[rank]).second)
-      warnings.push_back(fmt::format(
-          "rank {} was given --out {}, which is ignored: all is written by rank 0, to {}", rank,
-          asked[rank], folder.path().string()));
+      warnings.push_back(
+          fmt::format("--out {1} of rank {0} is ignored: rank 0 writes all files, to {2}", rank,
+                      asked[rank], folder.path().string()));
   return warnings;
 }
 
-/// What a worker brings to its generation, and takes from it to the next.
+/// What a worker passes to a generation, and from it to the next one.
 struct Generation {
   Trainer::Limits limits;
-  Json about = Json::object();  ///< more about the workers
-  bool goes_on = false;         ///< there was a generation before
+  Json about = Json::object();  ///< added to the workers' description
+  bool goes_on = false;         ///< it is not the first generation
   std::optional<run::Safetensors>* memory = nullptr;
 };
 
-// Rank 0's part of a run besides training: its folder, events and progress line. Other ranks have
-// none of it, and say nothing.
+// The run's folder, events and progress line, which only rank 0 has.
 class Output {
  public:
   Output(World& world, const WorkerTask& task, const Generation& turn, const Trainer& trainer) {
@@ -69,7 +68,7 @@ class Output {
     if (!task.departures.empty()) {
       const std::string why = fmt::format("{}", fmt::join(task.departures, "; "));
       circumstances_.workers["departures"] = why;
-      circumstances_.warnings.push_back("no recipe repeats this run: " + why);
+      circumstances_.warnings.push_back("the recipe alone does not reproduce this run: " + why);
     }
     events_.emplace(folder_->events());
     progress_.emplace(stderr, trainer.shown_metrics());
@@ -100,14 +99,15 @@ Outcome train_with(World world, const WorkerTask& task, const Generation& turn) 
     world.abort(error.what());
     throw;
   } catch (...) {  // by a plugin
-    const char* const why = "a model, data set or objective threw what is no std::exception";
+    const char* const why =
+        "a model, data set or objective threw an exception that is not a std::exception";
     world.abort(why);
     throw Error(why);
   }
 }
 
-// A worker of a job whose workers come and go: one generation after the other, with what it
-// remembers of the last.
+// A worker of an elastic job: trains one generation after another, and keeps the state in memory
+// between them.
 class ElasticWorker {
  public:
   explicit ElasticWorker(const WorkerTask& task) : task_(task), member_(*task.membership) {}
@@ -159,20 +159,20 @@ class ElasticWorker {
                     .memory = &memory_};
     if (!go.why.empty()) turn.about["lost"] = go.why;
     turn.limits.regroup = &member_.regroup();
-    turn.limits.stop = nullptr;  // the coordinator is told, and tells all
+    turn.limits.stop = nullptr;  // stop requests go through the coordinator
     turn.limits.steps_done = &member_.steps_done();
     if (go.last) turn.limits.stop_at_step = 0;
     return train_with(world, task_, turn);
   }
 
-  // Whoever is lost, and whatever becomes of a meeting because of it: the next generation will do
-  // better. Anything else would happen again.
+  // After a lost worker or a failed rendezvous the next generation continues. Any other error would
+  // occur again.
   bool goes_on_after(const std::exception& error) {
     return !met_ || member_.must_leave() || dynamic_cast<const PeerLost*>(&error) != nullptr ||
            dynamic_cast<const Timeout*>(&error) != nullptr;
   }
 
-  // Whoever leads the job tells why; all others need not.
+  // The coordinator reports the error.
   Outcome fail(const std::exception& error) {
     const auto* const known = dynamic_cast<const Error*>(&error);
     const int exit_code = known == nullptr ? 1 : known->exit_code();
@@ -181,7 +181,7 @@ class ElasticWorker {
   }
 
   Outcome leave(const elastic::Dismiss& dismissed) const {
-    if (dismissed.refused) throw BadInput("this worker cannot join the job: {}", dismissed.why);
+    if (dismissed.refused) throw BadInput("the job refused this worker: {}", dismissed.why);
     if (is_guest() && !dismissed.why.empty()) tell("the job has failed: " + dismissed.why);
     return {Outcome::Kind::dismissed, {}, dismissed.why.empty() ? 0 : kLostOthers};
   }
@@ -207,7 +207,7 @@ void check_names(const Recipe& recipe) {
     model::models().at(recipe.model.name);
     objective::objectives().at(recipe.objective.name);
   } catch (const BadInput& error) {
-    throw BadInput("{}; those of a plugin need --load LIBRARY", error.what());
+    throw BadInput("{}; to use a plugin's, give --load LIBRARY", error.what());
   }
 }
 

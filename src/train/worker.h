@@ -14,38 +14,38 @@
 
 namespace lockstep::train {
 
-/// What one worker of a training job does.
+/// The task of one worker of a training job.
 struct WorkerTask {
   Recipe recipe;
   std::shared_ptr<const data::TrainingData> data;
   launch::Job job;
   launch::GroupOptions group;
   Trainer::Limits limits;
-  /// Opened on rank 0, which writes the run's events and draws the progress line; the others say
-  /// nothing unless something fails.
+  /// Opened on rank 0, which writes the run's events and draws the progress line; other ranks print
+  /// only errors.
   run::SharedFolder* folder = nullptr;
-  /// The folder this worker was asked for, "" where none was: rank 0's counts.
+  /// This worker's --out, or ""; only rank 0's is used.
   std::string asked_out;
-  /// Why the result will not be the recipe's alone, if so.
+  /// Reasons why the result depends on more than the recipe, if any.
   std::vector<std::string> departures = {};
-  /// In an elastic job: where to find its coordinator, which says rank and world size.
+  /// In an elastic job: how to reach the coordinator, which assigns rank and world size.
   std::optional<elastic::MemberOptions> membership = {};
 };
 
-/// Connects with the other workers, trains, and returns how that ended. What this worker throws,
-/// the others get as PeerLost.
+/// Connects with the other workers, trains, and returns the outcome. An exception on this worker
+/// makes the others throw PeerLost.
 run::Outcome train_as_worker(const WorkerTask& task);
 
-/// What the command line needs of the library that trains. It is loaded while the program runs:
+/// The functions of liblockstep that the command line calls. The library is loaded at run time:
 /// LibTorch takes half a second to load, which commands that do not train need not wait for.
 struct TrainerLibrary {
   run::Outcome (*train_as_worker)(const WorkerTask& task);
   /// Throws BadInput; see train/plugins.h.
   void (*register_linked_plugins)();
   void (*load_plugin)(const std::string& library);
-  /// Throws BadInput for a recipe whose model or objective there is not.
+  /// Throws BadInput for a recipe whose model or objective does not exist.
   void (*check_names)(const Recipe& recipe);
-  /// A line for each row of a table: "models" or "objectives".
+  /// One line per row of a table: "models" or "objectives".
   std::string (*list)(const std::string& table);
 };
 

@@ -24,7 +24,7 @@ class Alone : public Transport {
   void exchange(const Label& /*label*/, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline /*deadline*/) override {
     if (!outgoing.empty() || !incoming.empty())
-      throw Error("rank 0 is alone and cannot exchange messages");
+      throw Error("rank 0 is the only rank and cannot exchange messages");
   }
 
  private:

@@ -6,7 +6,7 @@
 
 namespace lockstep::transport {
 
-/// For a world of one: carries nothing, and needs nothing of the machine.
+/// For a world size of 1: sends nothing and uses no resources.
 std::unique_ptr<Transport> connect_alone();
 
 }  // namespace lockstep::transport

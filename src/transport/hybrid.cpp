@@ -1,6 +1,6 @@
-// An exchange is done in two parts, first all inside hosts, then all between hosts. That cannot
-// make ranks wait in a circle: in the earliest exchange that is not over, whoever is in the first
-// part waits only for ranks that have reached it or will, and whoever is in the second likewise.
+// An exchange has two parts: first all messages inside hosts, then all between hosts. This cannot
+// deadlock: in the earliest unfinished exchange, a rank in the first part waits only for ranks that
+// have reached that part or will reach it, and the same holds for the second part.
 #include "transport/hybrid.h"
 
 #include <algorithm>

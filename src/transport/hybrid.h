@@ -7,8 +7,8 @@
 
 namespace lockstep::transport {
 
-/// Shared memory between ranks of one host, and `between`, which connects all ranks, for the rest.
-/// Collective.
+/// Uses shared memory between ranks of one host, and `between`, which connects all ranks, for other
+/// messages. Collective.
 std::unique_ptr<Transport> connect_hybrid(Rendezvous& rendezvous,
                                           std::unique_ptr<Transport> between,
                                           const ShmOptions& options = {});

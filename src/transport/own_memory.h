@@ -6,8 +6,7 @@
 
 namespace lockstep::transport {
 
-/// Zeroed memory of this process alone, aligned to 64 bytes, large pieces to huge pages. Throws
-/// std::bad_alloc.
+/// Private zeroed memory, aligned to 64 bytes, large pieces to huge pages. Throws std::bad_alloc.
 Memory own_memory(size_t bytes);
 
 }  // namespace lockstep::transport

@@ -19,7 +19,7 @@ using net::GroupRendezvous;
 using net::Peer;
 using net::Rendezvous;
 
-/// into = into + from, or whatever a collective combines with, element by element.
+/// into = into + from (or min, max), element by element.
 using Combine = void (*)(std::byte* into, const std::byte* from, size_t bytes);
 
 struct Outgoing {
@@ -32,14 +32,14 @@ struct Incoming {
   int peer;
   std::byte* into;
   size_t bytes;
-  /// Nothing: what arrives replaces what is there. May be called on any piece of the message that
-  /// begins and ends at a multiple of 64 bytes from its begin (or at its end).
+  /// nullptr: what arrives overwrites `into`. May be called on any piece of the message that begins
+  /// and ends at a multiple of 64 bytes from the start (or at the end).
   Combine combine = nullptr;
 };
 
-/// Says what a message belongs to. It travels with every message, so that ranks that do not agree
-/// on what they are doing find out instead of mixing up data. Its words mean nothing to a
-/// transport.
+/// Identifies the collective and round of a message. It is sent with every message, so that ranks
+/// that call different collectives get an error instead of mixing up data. Transports do not
+/// interpret its words.
 struct Label {
   std::array<uint64_t, 5> words = {};
 
@@ -57,19 +57,19 @@ class Disagreement : public Error {
   size_t bytes;
 };
 
-/// Memory that lasts as long as somebody holds it.
+/// Reference-counted memory.
 struct Memory {
   std::shared_ptr<std::byte> data;
   size_t bytes = 0;
 };
 
-/// Told of waits that last: once for each that outlasts `seconds`, with the ranks it is for, by
-/// their numbers in the job. Nobody to tell: never.
+/// Reports long waits: `tell` is called once for each wait longer than `seconds`, with the ranks
+/// (in the job) that are waited for. nullptr: no reports.
 struct StallWatch {
   double seconds = 0;
   std::function<void(const std::vector<int>& late)> tell = nullptr;
 
-  /// The moment at which a wait that begins now has lasted too long.
+  /// When to report a wait that begins now.
   Deadline deadline() const { return tell ? Deadline::in(seconds) : Deadline::never(); }
 };
 
@@ -79,8 +79,9 @@ class SharedBoard;
 /// Carries messages between the ranks of a group. Messages from one rank to another arrive in the
 /// order sent. One thread at a time may be in a transport; `abort` may be called from any.
 ///
-/// A peer that died, hung up or fell silent makes the waiting calls of all others throw PeerLost
-/// with its rank; a rank that gives up by `abort` makes them throw PeerLost with its reason.
+/// When a peer dies, closes its connection or sends no heartbeat in time, the waiting calls of all
+/// other ranks throw PeerLost with its rank. When a rank calls `abort`, they throw PeerLost with
+/// its reason.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -91,8 +92,8 @@ class Transport {
   /// By rank in this group. Errors name ranks by their number in the job.
   virtual const std::vector<Peer>& peers() const = 0;
 
-  /// Sends and receives all of it at once; returns when everything has arrived and what was sent
-  /// may be changed. What is sent must not overlap what is received. Throws Disagreement, Timeout
+  /// Sends and receives all messages at once; returns when everything has arrived and the sent
+  /// memory may be changed. Sent and received memory must not overlap. Throws Disagreement, Timeout
   /// (naming the ranks it waits for), PeerLost.
   virtual void exchange(const Label& label, std::span<const Outgoing> outgoing,
                         std::span<const Incoming> incoming, Deadline deadline) = 0;
@@ -101,8 +102,9 @@ class Transport {
   /// may outlive the transport.
   virtual Memory allocate(size_t bytes) = 0;
 
-  /// Tells all others that this rank gives up, and why. They name `culprit` as lost, a rank by its
-  /// number in the job: this one, or whom it lost itself. Afterwards nothing here can be used.
+  /// Tells all other ranks that this rank aborts, and why. Their errors name `culprit` (a rank in
+  /// the job) as lost: this rank, or one that it lost itself. Afterwards the transport cannot be
+  /// used.
   virtual void abort(const std::string& why, int culprit) noexcept = 0;
   void abort(const std::string& why) noexcept {
     abort(why, peers()[static_cast<size_t>(rank())].rank);
@@ -113,17 +115,16 @@ class Transport {
   /// Collective: another transport of the same kind, between the ranks of a rendezvous.
   virtual std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const = 0;
 
-  /// Where all ranks see each other's memory; nothing where they do not.
+  /// For transports whose ranks see each other's memory; else nullptr.
   virtual SharedBoard* shared_board() { return nullptr; }
 
-  /// By rank, the number of its host, where messages inside a host cost less than others; else
-  /// nothing.
+  /// The host number of each rank, if messages inside a host are cheaper than others; else empty.
   virtual const std::vector<int>& hosts() const {
     static const std::vector<int> kAllAlike;
     return kAllAlike;
   }
 
-  /// The collectives that a transport brings along; nothing where it brings none.
+  /// The transport's own all-reduce; nullptr if it has none.
   virtual Engine* engine() { return nullptr; }
 };
 

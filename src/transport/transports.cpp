@@ -11,7 +11,7 @@ Table<TransportRow>& transports() {
 
 namespace {
 
-// Here, since the build chooses the file behind it: MPI, or one that says there is none.
+// Here, because the build chooses the implementation: mpi/mpi.cpp, or mpi/no_mpi.cpp, which throws.
 const bool mpi_added = transports().add(
     {"mpi", "any MPI, started by its mpirun or by srun", TransportRow::Meeting::mpi,
      [](Rendezvous& rendezvous, const TransportOptions& options) {

@@ -9,7 +9,7 @@
 namespace lockstep::transport {
 
 struct TransportOptions {
-  std::string key;              ///< what only the job's own workers know
+  std::string key;              ///< secret of the job's workers
   int streams = 1;              ///< TCP connections for every pair of ranks
   double silence_seconds = 10;  ///< a peer that sends no heartbeat for this long counts as lost
   double connect_seconds = 60;  ///< for all ranks to connect with each other
@@ -18,13 +18,13 @@ struct TransportOptions {
 struct TransportRow {
   std::string name;
   std::string about;
-  /// How ranks find each other before they connect.
+  /// How ranks rendezvous before they connect.
   enum class Meeting { tcp, mpi } meeting;
   /// Collective.
   std::unique_ptr<Transport> (*connect)(Rendezvous& rendezvous, const TransportOptions& options);
 };
 
-/// What `--transport` may be, besides auto.
+/// The values of `--transport`, besides auto.
 Table<TransportRow>& transports();
 
 }  // namespace lockstep::transport

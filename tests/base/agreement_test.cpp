@@ -40,7 +40,7 @@ TEST(Agreement, IsRefusedToWhoSpeaksOfSomethingElse) {
   const std::string message = message_of<Mismatch>([&] {
     agree(kFacts, others_say({{{"the model", "x"}}}));
   });
-  EXPECT_EQ(message, "ranks disagree: rank 0 has the transport, where rank 1 has the model");
+  EXPECT_EQ(message, "ranks disagree: rank 0 has the transport, but rank 1 has the model");
   EXPECT_THROW(agree(kFacts, others_say({{kFacts[0]}})), Mismatch);
   EXPECT_THROW(agree(kFacts,
                      [](const std::string& own) {

@@ -75,7 +75,7 @@ TEST(Options, SayWhereNoneIsTaken) {
   EXPECT_EQ(message_of<BadInput>([] {
               Options(Values{{"width", "3"}}).refuse_unknown("model 'logistic'");
             }),
-            "model 'logistic': takes no options, and is given 'width'; leave it out");
+            "model 'logistic': takes no options, but 'width' is set; leave it out");
 }
 
 TEST(Options, AcceptWhatWasAskedFor) {

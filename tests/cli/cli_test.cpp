@@ -62,7 +62,7 @@ TEST(CommandLine, RefusesBadValuesAndSuggestsTheNearest) {
   EXPECT_TRUE(refuses({"train", "/"}, "is a folder"));
   EXPECT_TRUE(refuses({"train", "/dev/zero"}, "not a regular file"));
   EXPECT_TRUE(refuses({"train", "--weights", "/"}, "not a regular file"));
-  EXPECT_TRUE(refuses({"train", "data", "list"}, "unexpected word 'list'"));
+  EXPECT_TRUE(refuses({"train", "data", "list"}, "unexpected argument 'list'"));
   EXPECT_TRUE(refuses({"train", "--resume"}, "--out"));
   EXPECT_TRUE(refuses({"train", "--stop-at-step", "0"}, "--stop-at-step 0: expected 1 or more\n"));
   EXPECT_TRUE(refuses({"train", "--batch", "1", "--batch", "2"}, "--batch: given more than once"));
@@ -96,7 +96,7 @@ TEST(Train, RefusesAFolderThatHoldsAnotherRunAndLeavesItAlone) {
       "train", "--model", "logistic", "--steps", "2", "--out", (folder / "run").string()};
   ASSERT_EQ(lockstep_command(command).exit_code, 0);
   const std::string before = read_file(folder / "run/events.jsonl");
-  EXPECT_TRUE(refuses(command, "holds a run already"));
+  EXPECT_TRUE(refuses(command, "contains a run already"));
   EXPECT_EQ(read_file(folder / "run/events.jsonl"), before);
 }
 
@@ -132,7 +132,7 @@ TEST(Train, SummaryNamesWhoTheOthersWaitedForIfThatWasNoticeable) {
   end["stragglers"] = "rank 1 was last in 9 of 10 steps";
   run::EventLog(out + "/events.jsonl").write(end);
   const CommandResult again = lockstep_command({"train", "--resume", "--out", out});
-  EXPECT_NE(again.out.find("waiting        rank 1 was last in 9 of 10 steps\n"), std::string::npos)
+  EXPECT_NE(again.out.find("stragglers     rank 1 was last in 9 of 10 steps\n"), std::string::npos)
       << again.out;
 }
 

@@ -43,7 +43,7 @@ TEST_F(Compare, FindsTwoRunsOfOneRecipeTheSame) {
   const std::string a = trained("a"), b = trained("b");
   const CommandResult outcome = lockstep_command({"compare", a, b});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, "the same result: one model, bit for bit\n");
+  EXPECT_EQ(outcome.out, "same result: the models are identical, bit for bit\n");
 }
 
 TEST_F(Compare, NamesTheKeyAndTheFirstStepAndTensorOfRunsThatDifferByASeed) {
@@ -51,9 +51,9 @@ TEST_F(Compare, NamesTheKeyAndTheFirstStepAndTensorOfRunsThatDifferByASeed) {
   const CommandResult outcome = lockstep_command({"compare", a, b});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.out,
-            "another result\n"
+            "different result\n"
             "differs  train.seed: 2, was 1\n"
-            "parted   at step 0: fc.bias, fc.weight\n"
+            "diverged at step 0: fc.bias, fc.weight\n"
             "loss     first differs at step 1\n");
   const auto json = nlohmann::json::parse(lockstep_command({"compare", a, b, "--json"}).out);
   EXPECT_EQ(json["result"], "other");
@@ -70,15 +70,16 @@ TEST_F(Compare, DoesNotSayThatUnfinishedRunsAgreeWhereTheirLossesDiffer) {
                     c = trained("c", seeded);
   const CommandResult alike = lockstep_command({"compare", a, b});
   EXPECT_EQ(alike.exit_code, 0);
-  EXPECT_TRUE(has(alike.out, "so far they agree in all that both logged")) << alike.out;
+  EXPECT_TRUE(has(alike.out, "their logs agree so far")) << alike.out;
   const CommandResult other = lockstep_command({"compare", a, c});
   EXPECT_EQ(other.exit_code, 1);
-  EXPECT_TRUE(has(other.out, "not both runs are at their end; they have parted\n")) << other.out;
+  EXPECT_TRUE(has(other.out, "at least one run is not finished; their logs differ already\n"))
+      << other.out;
   EXPECT_TRUE(has(other.out, "loss     first differs at step 1\n")) << other.out;
 }
 
 TEST_F(Compare, RefusesAFolderThatHoldsNoRun) {
-  EXPECT_TRUE(refuses({"compare", folder().string(), folder().string()}, "holds no run"));
+  EXPECT_TRUE(refuses({"compare", folder().string(), folder().string()}, "contains no run"));
 }
 
 }  // namespace

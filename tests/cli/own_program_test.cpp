@@ -58,7 +58,8 @@ TEST(OwnProgram, ThatLeavesWhileOthersWaitForItIsNamed) {
   const CommandResult outcome = lockstep_command(run_two("leave"));
   EXPECT_EQ(outcome.exit_code, kLostOthers) << outcome.err;
   EXPECT_TRUE(has(outcome.err, "lockstep: rank 1 (")) << outcome.err;
-  EXPECT_TRUE(has(outcome.err, "ended with exit code 0 while others still worked")) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "ended with exit code 0 while other workers still needed it"))
+      << outcome.err;
 }
 
 TEST(OwnProgram, ThatNeverComesToTheMeetingEndsTheJobAtOnce) {
@@ -66,7 +67,8 @@ TEST(OwnProgram, ThatNeverComesToTheMeetingEndsTheJobAtOnce) {
   const CommandResult outcome = lockstep_command(run_two("stay-away"));
   EXPECT_LT(watch.seconds(), 30);  // a meeting lasts 60
   EXPECT_EQ(outcome.exit_code, kLostOthers) << outcome.err;
-  EXPECT_TRUE(has(outcome.err, "ended with exit code 0 while others still worked")) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "ended with exit code 0 while other workers still needed it"))
+      << outcome.err;
 }
 
 TEST(OwnProgram, ThatEndsWellIsNoFailure) {

@@ -111,7 +111,7 @@ TEST_P(CommunicatorErrors, ReachAllWaitingRanksAfterATimeout) {
   });
   EXPECT_LT(watch.seconds(), 2);
   for (const size_t rank : {0, 1, 2})
-    EXPECT_NE(errors[rank].find(" waited "), std::string::npos) << errors[rank];
+    EXPECT_NE(errors[rank].find(" timed out waiting for "), std::string::npos) << errors[rank];
 }
 
 TEST_P(CommunicatorErrors, AreThrownByEveryLaterCall) {
@@ -119,7 +119,7 @@ TEST_P(CommunicatorErrors, AreThrownByEveryLaterCall) {
     if (group.rank() == 0) group.abort("a reason");
     if (group.rank() == 0) group.abort("another one, later");
     const std::string expected =
-        group.rank() == 0 ? "rank 0 gave up before: a reason" : "gave up: a reason";
+        group.rank() == 0 ? "rank 0 aborted earlier: a reason" : "aborted: a reason";
     Floats values(10);
     for (int i = 0; i < 2; ++i) {
       const std::string message = message_of<Error>([&] { group.all_reduce(buffer_of(values)); });

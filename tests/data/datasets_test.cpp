@@ -103,7 +103,7 @@ TEST(LoadDataset, RefusesACifarFileOfAWrongSize) {
   for (const CatalogFile& file : catalog_entry("cifar10").files)
     home.write("cifar10/" + file.name, "short");
   expect_bad_input([] { load_dataset("cifar10", {}); },
-                   {"data_batch_1.bin", "30730000", "5 follow"});
+                   {"data_batch_1.bin", "30730000", "found 5"});
 }
 
 TEST(LoadDataset, SuggestsTheNearestName) {
@@ -116,10 +116,10 @@ TEST(LoadDataset, SuggestsTheNearestName) {
 
 TEST(LoadDataset, RefusesAPathThatIsNoFolder) {
   expect_bad_input([] { load_dataset("npy:/does/not/exist", {}); },
-                   {"there is no folder /does/not/exist"});
+                   {"no such folder: /does/not/exist"});
   for (const std::string name : {"folder", "npy"}) {
-    expect_bad_input([&] { load_dataset(name + ":", {}); }, {"say which folder", name + ":DIR"});
-    expect_bad_input([&] { load_dataset(name, {}); }, {"say which folder", name + ":DIR"});
+    expect_bad_input([&] { load_dataset(name + ":", {}); }, {"expected a folder", name + ":DIR"});
+    expect_bad_input([&] { load_dataset(name, {}); }, {"expected a folder", name + ":DIR"});
   }
   const TemporaryFolder folder;
   const auto file = folder.write("x.npy", "");
@@ -136,12 +136,12 @@ TEST(LoadDataset, SaysHowToNameAFolder) {
 TEST(LoadDataset, RefusesAnArgumentWhereNoneIsTaken) {
   for (const std::string name : {"mnist", "fashion-mnist", "cifar10", "test-nothing"})
     expect_bad_input([&] { load_dataset(name + ":here", {}); },
-                     {"data '" + name + ":here'", name + " takes nothing after a colon"});
+                     {"data '" + name + ":here'", name + " takes no argument"});
 }
 
 TEST(LoadDataset, KeepsColonsInAnArgument) {
   expect_bad_input([] { load_dataset("npy:/does:not:exist", {}); },
-                   {"there is no folder /does:not:exist"});
+                   {"no such folder: /does:not:exist"});
 }
 
 TEST(LoadDataset, LoadsNpyAndImageFolders) {

@@ -96,7 +96,7 @@ TEST(Download, KeepsWhatArrivedBeforeTheConnectionBroke) {
       return serve_with_ranges(request, site.file).substr(0, 120'000);
     });
     expect_bad_input([&] { site.get(broken); },
-                     {broken.url(), "kept in", "file.tgz.part", "run this again", "--from"});
+                     {broken.url(), "kept in", "file.tgz.part", "run the command again", "--from"});
   }
   EXPECT_GT(std::filesystem::file_size(site.folder / "file.tgz.part"), 100'000U);
   LocalServer server(site.with_ranges());

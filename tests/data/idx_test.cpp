@@ -54,7 +54,7 @@ TEST(Idx, RefusesATruncatedFileAndNamesIt) {
   const IdxFiles files;
   files.folder.write("images", idx({2, 2, 3}, "abcdefghijk"));
   expect_bad_input([&] { files.read(); },
-                   {files.images.string(), "truncated", "12", "11", "get the file again"});
+                   {files.images.string(), "truncated", "12", "11", "replace the file"});
 }
 
 TEST(Idx, RefusesAFileThatEndsInItsHeader) {
@@ -85,7 +85,7 @@ TEST(Idx, RefusesADamagedGzip) {
   std::string packed = gzip(idx({2, 2, 3}, "abcdefghijkl"));
   packed[packed.size() - 6] = static_cast<char>(~packed[packed.size() - 6]);
   files.folder.write("images", packed);
-  expect_bad_input([&] { files.read(); }, {files.images.string(), "damaged", "get the file again"});
+  expect_bad_input([&] { files.read(); }, {files.images.string(), "damaged", "replace the file"});
 }
 
 TEST(Idx, RefusesAWrongMagic) {
@@ -124,11 +124,11 @@ TEST(Idx, ChecksAHostileHeaderBeforeAskingForMemory) {
   files.folder.write("images", idx({0xffffffff, 0xff, 0xff}, "x"));
   expect_bad_input([&] { files.read(); }, {files.images.string()});
   files.folder.write("images", idx({0xffffffff, 0xffffffff, 0xffffffff}, "x"));
-  expect_bad_input([&] { files.read(); }, {files.images.string(), "no data set"});
+  expect_bad_input([&] { files.read(); }, {files.images.string(), "invalid dimensions"});
   files.folder.write("images", gzip(idx({0xffffffff, 0xff, 0xff}, "x")));
   expect_bad_input([&] { files.read(); }, {files.images.string(), "gzip"});
   files.folder.write("images", idx({0, 2, 3}, ""));
-  expect_bad_input([&] { files.read(); }, {files.images.string(), "no data set"});
+  expect_bad_input([&] { files.read(); }, {files.images.string(), "invalid dimensions"});
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST(Png, RefusesADamagedFileWithTheDecodersMessage) {
   file[file.size() / 2] = static_cast<char>(~file[file.size() / 2]);
   folder.write("a.png", file);
   expect_bad_input([&] { read_image(folder / "a.png"); },
-                   {(folder / "a.png").string(), "not a readable PNG: ", "replace it"});
+                   {(folder / "a.png").string(), "not a readable PNG: ", "replace or remove it"});
 }
 
 TEST(Png, ChecksAHostileSizeBeforeAskingForMemory) {

@@ -317,7 +317,7 @@ TEST(Loader, RefusesADataSetWhoseFieldsHaveChanged) {
   loader.next();
   loader.next();
   dataset->renamed = true;
-  expect_bad_input([&] { loader.next(); }, {"other fields now"});
+  expect_bad_input([&] { loader.next(); }, {"fields have changed"});
 }
 
 }  // namespace

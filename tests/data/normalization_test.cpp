@@ -178,7 +178,7 @@ TEST(Normalized, RefusesNumbersThatDoNotFitTheInputs) {
   expect_bad_input([&] { normalized(images, {{{0}, {NAN}}}); }, {"deviation nan"});
   expect_bad_input([&] { normalized(images, {}); }, {"0 input(s)", "there are 1"});
   const auto ids = labelled<int64_t>({1}, {1}, {0});
-  expect_bad_input([&] { normalized(ids, {{{0}, {1}}}); }, {"'x'", "no quantities"});
+  expect_bad_input([&] { normalized(ids, {{{0}, {1}}}); }, {"'x'", "without categories"});
 }
 
 }  // namespace

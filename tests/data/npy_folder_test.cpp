@@ -129,7 +129,7 @@ TEST(NpyFolder, RefusesLabelsThatAreNoClass) {
 TEST(NpyFolder, RefusesDifferentCounts) {
   const NpyFolder folder;
   folder.y(npy("<i8", {3}, raw<int64_t>({0, 1, 1})));
-  expect_bad_input([&] { folder.load(); }, {"x.npy has 4 samples", "y.npy has 3 labels"});
+  expect_bad_input([&] { folder.load(); }, {"x.npy has 4 samples", "y.npy has 3 targets"});
 }
 
 TEST(NpyFolder, RefusesOneTestFileWithoutTheOther) {

@@ -154,15 +154,18 @@ TEST(Member, EndsWhenTheCoordinatorIsGone) {
   Member member(serving->options());
   member.next({});
   serving.reset();
-  EXPECT_NE(message_of<PeerLost>([&] { member.next({.generation = 1}); }).find("is gone"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of<PeerLost>([&] { member.next({.generation = 1}); }).find("closed its connection"),
+      std::string::npos);
   EXPECT_TRUE(member.must_leave());
 }
 
 TEST(Member, SaysWhereItFoundNoCoordinator) {
   MemberOptions options{
       .host = "127.0.0.1", .port = net::free_port(), .key = "k", .connect_seconds = 0.2};
-  EXPECT_NE(message_of<Timeout>([&] { Member{options}; }).find("was not reached at 127.0.0.1"),
+  EXPECT_NE(message_of<Timeout>([&] {
+              Member{options};
+            }).find("cannot connect to the job's coordinator at 127.0.0.1"),
             std::string::npos);
 }
 

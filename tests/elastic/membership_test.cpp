@@ -181,7 +181,7 @@ TEST(Membership, EndsWhenTooFewComeAtAll) {
   Membership membership({.facts = kFacts, .first = 2, .here = 2, .most = 2, .patience_seconds = 0});
   membership.admit(1, hello(), here(0));
   EXPECT_EQ(texts(membership.orders()),
-            Texts{"1: dismiss 2 workers are needed, and 1 came in 0 s"});
+            Texts{"1: dismiss 2 workers are needed, but only 1 joined within 0 s"});
   EXPECT_TRUE(membership.over());
 }
 
@@ -191,7 +191,7 @@ TEST(Membership, IsOverWhenAWorkerSaysGoodbyeSinceAllDoTogether) {
   EXPECT_TRUE(membership.over());
   EXPECT_EQ(texts(membership.orders()), Texts{}) << "the other one comes to its end by itself";
   EXPECT_EQ(membership.failure(), "");
-  EXPECT_EQ(membership.admit(3, hello(), here(0)), "the job is at its end");
+  EXPECT_EQ(membership.admit(3, hello(), here(0)), "the job is ending");
 }
 
 TEST(Membership, EndsForAllWhenOneFailsByItself) {
@@ -222,7 +222,7 @@ TEST(Membership, GivesUpOnWorkersThatAreLostAgainAndAgainWithoutAStep) {
     membership.orders();
   }
   EXPECT_LT(generation, 20);
-  EXPECT_NE(membership.failure().find("without finishing a step"), std::string::npos);
+  EXPECT_NE(membership.failure().find("without a finished step"), std::string::npos);
 }
 
 TEST(Membership, GoesOnHoweverManyAreLostWhileStepsAreFinished) {

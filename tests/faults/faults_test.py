@@ -195,7 +195,7 @@ def check_ending(fault, job, model):
     killed = f"was killed by signal {fault.signal.value} ({signal.strsignal(fault.signal)})"
     if fault.signal == signal.SIGSTOP:
         assert code == 128 + signal.SIGKILL, (code, errors)
-        assert who + "did not end and had to be killed" in errors, errors
+        assert who + "did not end in time and was killed" in errors, errors
     elif fault.signal == signal.SIGTERM and code == 0:
         assert job.result()["model_sha256"] == model, "asked to end after the last step, it trained something else"
     elif fault.signal == signal.SIGTERM and who + killed not in errors:
@@ -281,7 +281,7 @@ def an_exit_code_of_a_program_is_passed_on(lockstep):
     code, errors = run_two(lockstep, "if [ $RANK = 1 ]; then echo no room >&2; exit 3; fi; sleep 60")
     assert code == 3, (code, errors)
     assert f"lockstep: rank 1 ({HOST}, pid " in errors, errors
-    assert "ended with exit code 3; the last it wrote to stderr:\n  no room\n" in errors, errors
+    assert "ended with exit code 3; end of its stderr:\n  no room\n" in errors, errors
     assert time.monotonic() - begin < DEAD_SECONDS
 
 
@@ -290,7 +290,7 @@ def an_uncaught_exception_is_shown(lockstep):
     code, errors = run_two(lockstep, f"if [ $RANK = 0 ]; then {program}; fi; sleep 60")
     assert code == 1, (code, errors)
     message = errors[errors.index(f"lockstep: rank 0 ({HOST}, pid ") :]
-    assert "ended with exit code 1; the last it wrote to stderr:\n  Traceback" in message, errors
+    assert "ended with exit code 1; end of its stderr:\n  Traceback" in message, errors
     assert message.endswith("  ValueError: seven is too many\n"), errors
 
 

@@ -54,7 +54,7 @@ def main(build, *flags):
         run("cmake", "--build", examples, "--parallel", "2")
 
         refusal = run(lockstep, "run", "-n", "2", "--", examples / "mnist_ddp", folder, expect=2).stderr
-        assert "holds no MNIST" in refusal, refusal
+        assert "contains no MNIST" in refusal, refusal
 
         write_data(folder / "data")
         models = {

@@ -103,7 +103,7 @@ TEST(Workers, HaveTheirLinesPrefixedAndTheirLastWordsKept) {
   for (const char* line : {"[0] one\n", "[0] two\n", "[1] one\n", "[1] two\n"})
     EXPECT_NE(out.find(line), std::string::npos) << out;
   EXPECT_EQ(endings[1].text(),
-            fmt::format("rank 1 ({}, pid {}) ended with exit code 3; the last it wrote to stderr:\n"
+            fmt::format("rank 1 ({}, pid {}) ended with exit code 3; end of its stderr:\n"
                         "  no end of line",
                         host_name(), endings[1].pid));
 }

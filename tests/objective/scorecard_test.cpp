@@ -154,7 +154,7 @@ TEST(Scorecard, RefusesWhatAnObjectiveDidNotPromise) {
   Told objective;
   objective.declared = {{.name = "error"}};
   const auto try_it = [&] { score(objective, torch::ones({1}), batch_of({0}), Phase::training); };
-  expect_bad_input(try_it, {"measured 0 metrics", "expected 1"});
+  expect_bad_input(try_it, {"returned 0 measurements", "expected 1"});
   objective.measured = {Measurement(1.0)};
   expect_bad_input(try_it, {"'error'", "0 weights"});
   objective.measured = {{1.0, 1.0}};
@@ -168,10 +168,10 @@ TEST(Scorecard, RefusesMetricsThatCannotBe) {
   const auto try_it = [](std::vector<Metric> metrics) {
     return [=] { Scorecard card(metrics, Phase::evaluation); };
   };
-  expect_bad_input(try_it({{.name = ""}}), {"without a name"});
-  expect_bad_input(try_it({{.name = "a"}, {.name = "a"}}), {"'a'", "taken"});
-  expect_bad_input(try_it({{.name = "step"}}), {"'step'", "taken"});
-  expect_bad_input(try_it({{.name = "table", .shape = {3}}}), {"'table'", "only for evaluation"});
+  expect_bad_input(try_it({{.name = ""}}), {"needs a name"});
+  expect_bad_input(try_it({{.name = "a"}, {.name = "a"}}), {"'a'", "already used"});
+  expect_bad_input(try_it({{.name = "step"}}), {"'step'", "already used"});
+  expect_bad_input(try_it({{.name = "table", .shape = {3}}}), {"'table'", "for evaluation only"});
 }
 
 TEST(Objectives, AreFoundByNameOrTheNearestIsNamed) {

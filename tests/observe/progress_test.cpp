@@ -60,7 +60,7 @@ TEST(Progress, SaysWhenARunGoesOnOnOtherWorkers) {
   resume["workers_before"] = 4;
   EXPECT_EQ(
       shown(resume),
-      "resuming at step 7 from c, on 2 workers now (4 before: --workers is not remembered)\n");
+      "resuming at step 7 from c, on 2 workers (4 before: --resume does not restore --workers)\n");
 }
 
 TEST(Progress, PrintsPlainLinesWhenPipedAndNotOneForEveryStep) {

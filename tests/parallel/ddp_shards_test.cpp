@@ -115,7 +115,7 @@ TEST(DdpShards, AreRefusedWithWhatCannotBeDividedThatWay) {
           DistributedDataParallel ddp(
               net, world, {.hook = std::shared_ptr<GradientHook>(power_sgd()), .shards = 4});
         },
-        {"gradient hook", "one shard a worker"});
+        {"gradient hook", "one shard per worker"});
     expect_bad_input(
         [&] {
           nn::SyncBatchNorm norm(5, world);

@@ -68,7 +68,7 @@ TEST(GradientHook, BelongsToOneDdp) {
     torch::nn::Linear one(4, 4), other(4, 4);
     DistributedDataParallel ddp(one, everyone, {.hook = hook});
     expect_bad_input([&] { DistributedDataParallel second(other, everyone, {.hook = hook}); },
-                     {"hook", "one of its own"});
+                     {"hook", "make one hook for each"});
     ddp.forward(torch::ones({2, 4})).sum().backward();
   });
 }

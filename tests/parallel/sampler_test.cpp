@@ -90,7 +90,8 @@ TEST(DistributedSampler, WarnsOnRank0Alone) {
 
 TEST(DistributedSampler, RefusesRanksAndSizesThatCannotBe) {
   expect_bad_input([] { DistributedSampler(10, 2, 2); }, {"rank 2 of 2"});
-  expect_bad_input([] { DistributedSampler(1, 0, 2, {.uneven = Uneven::drop}); }, {"too few"});
+  expect_bad_input([] { DistributedSampler(1, 0, 2, {.uneven = Uneven::drop}); },
+                   {"expected at least 2"});
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ TEST(RecipeOptions, AreWhatAnUnknownKeyMayBe) {
   const std::string layout = refusal_of("[data]\nlayout = \"channels_last\"\n");
   EXPECT_TRUE(has(layout,
                   "r.toml:2: unknown key 'data.layout' (did you mean 'data.options.layout'? "
-                  "Options of a data set stand in [data.options])"))
+                  "Options of a data set belong in [data.options])"))
       << layout;
   for (const char* old : {"data.image_size", "model.zero_gamma"})
     EXPECT_TRUE(has(refusal_of_setting(old, "1"), ".options.")) << refusal_of_setting(old, "1");

@@ -45,7 +45,7 @@ TEST(Recipe, RefusesAnUnknownKeyWithItsLineAndTheNearestOne) {
 }
 
 TEST(Recipe, RefusesAKeyOutsideASection) {
-  EXPECT_TRUE(has(refusal_of("batch = 3\n"), "stands outside a section"));
+  EXPECT_TRUE(has(refusal_of("batch = 3\n"), "is outside a section"));
 }
 
 TEST(Recipe, RefusesAValueOfAnotherType) {
@@ -96,30 +96,33 @@ TEST(Recipe, NamesSettingsWithoutEffect) {
   EXPECT_TRUE(without_effect(recipe).empty());
   recipe.schedule = {.name = "one_cycle", .warmup_epochs = 1, .milestones = {2}};
   EXPECT_EQ(without_effect(recipe),
-            (std::vector<std::string>{"schedule.warmup_epochs: one_cycle has none",
-                                      "schedule.milestones: one_cycle has none"}));
+            (std::vector<std::string>{"schedule.warmup_epochs has no effect with one_cycle",
+                                      "schedule.milestones has no effect with one_cycle"}));
 }
 
 TEST(Recipe, NamesKeysThatTheChosenOptimizerOrScheduleDoesNotUse) {
   Recipe recipe;
   recipe.optimizer = {.name = "sgd", .trust = 0.1, .beta1 = 0.5, .epsilon = 1e-3};
-  EXPECT_EQ(without_effect(recipe), (std::vector<std::string>{"optimizer.trust: sgd has none",
-                                                              "optimizer.beta1: sgd has none",
-                                                              "optimizer.epsilon: sgd has none"}));
+  EXPECT_EQ(without_effect(recipe),
+            (std::vector<std::string>{"optimizer.trust has no effect with sgd",
+                                      "optimizer.beta1 has no effect with sgd",
+                                      "optimizer.epsilon has no effect with sgd"}));
   recipe.optimizer = {.name = "adamw", .clip_norm = 1, .momentum = 0.5, .nesterov = true};
   EXPECT_EQ(without_effect(recipe),
-            (std::vector<std::string>{"optimizer.momentum: adamw has none",
-                                      "optimizer.nesterov: adamw has none"}));
+            (std::vector<std::string>{"optimizer.momentum has no effect with adamw",
+                                      "optimizer.nesterov has no effect with adamw"}));
   recipe.optimizer = {.name = "lars", .weight_decay = 1, .momentum = 0.5, .trust = 0.1};
   recipe.schedule = {.name = "cosine", .warmup_epochs = 1, .gamma = 0.5, .final_fraction = 0.1};
-  EXPECT_EQ(without_effect(recipe), std::vector<std::string>{"schedule.gamma: cosine has none"});
+  EXPECT_EQ(without_effect(recipe),
+            std::vector<std::string>{"schedule.gamma has no effect with cosine"});
 }
 
 TEST(Recipe, NamesACompressionRankThatNothingUses) {
   Recipe recipe;
   recipe.train.compress_rank = 4;
   recipe.train.compress = "f16";
-  EXPECT_EQ(without_effect(recipe), std::vector<std::string>{"train.compress_rank: f16 has none"});
+  EXPECT_EQ(without_effect(recipe),
+            std::vector<std::string>{"train.compress_rank has no effect with f16"});
   recipe.train.compress = "power_sgd";
   EXPECT_TRUE(without_effect(recipe).empty());
 }
@@ -128,15 +131,14 @@ TEST(Recipe, SaysWhoUsesAKeyBesideItsMeaning) {
   const std::string toml = to_toml({});
   EXPECT_TRUE(has(toml, "# adamw, lars or sgd\n")) << toml;
   EXPECT_TRUE(has(toml, "# constant, cosine, one_cycle or step\n")) << toml;
-  EXPECT_TRUE(has(toml, "# lars, sgd: how much of the last direction is kept\n")) << toml;
-  EXPECT_TRUE(has(toml, "# how strongly weights are pulled towards zero\n")) << toml;
-  EXPECT_TRUE(has(toml, "# constant, cosine, step: rise in a straight line")) << toml;
+  EXPECT_TRUE(has(toml, "# lars, sgd: coefficient of momentum\n")) << toml;
+  EXPECT_TRUE(has(toml, "# coefficient of weight decay\n")) << toml;
+  EXPECT_TRUE(has(toml, "# constant, cosine, step: linear warm-up")) << toml;
 }
 
 TEST(Recipe, RefusesMilestonesThatDoNotIncrease) {
-  EXPECT_EQ(
-      refusal_of_setting("schedule.milestones", "[5, 2]"),
-      "schedule.milestones = [5.0, 2.0]: expected numbers that increase, but 2 comes after 5");
+  EXPECT_EQ(refusal_of_setting("schedule.milestones", "[5, 2]"),
+            "schedule.milestones = [5.0, 2.0]: expected increasing numbers, but 2 comes after 5");
   const std::string twice = refusal_of("[schedule]\nname = \"step\"\nmilestones = [3, 3]\n");
   EXPECT_TRUE(has(twice, "r.toml:3: schedule.milestones = [3.0, 3.0]")) << twice;
   EXPECT_NO_THROW(validate(read_text("[schedule]\nname = \"step\"\nmilestones = [2, 5.5]\n")));
@@ -156,8 +158,9 @@ TEST(Recipe, CutsABatchIntoShardsAndShardsIntoPieces) {
 }
 
 TEST(Recipe, RefusesABatchThatCannotBeCutEvenly) {
-  EXPECT_TRUE(has(refusal_of("[train]\nbatch = 10\nshards = 3\n"),
-                  "train.shards = 3: train.batch = 10 cannot be cut into so many equal parts"));
+  EXPECT_TRUE(
+      has(refusal_of("[train]\nbatch = 10\nshards = 3\n"),
+          "train.shards = 3: train.batch = 10 cannot be divided into that many equal parts"));
   const std::string message = refusal_of("[train]\nbatch = 128\naccumulate = 3\n");
   EXPECT_TRUE(has(message, "train.accumulate = 3: a shard has 16 samples")) << message;
   EXPECT_TRUE(has(message, "train.batch = 128 in 8 shards")) << message;
@@ -172,7 +175,8 @@ TEST(Recipe, RefusesMoreWorkersThanShards) {
   recipe.train.accumulate = 2;
   EXPECT_NO_THROW(check_worker_count(recipe, 6));
   const std::string message = message_of<BadInput>([&] { check_worker_count(recipe, 7); });
-  EXPECT_TRUE(has(message, "--workers 7: the recipe has 6 shards, of which each worker needs one"))
+  EXPECT_TRUE(
+      has(message, "--workers 7: the recipe has 6 shards, and each worker needs at least one"))
       << message;
   EXPECT_TRUE(has(message, "a divisor of 12 that is at least 7")) << message;
 }

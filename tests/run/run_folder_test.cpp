@@ -19,7 +19,7 @@ TEST(RunFolder, RefusesAFolderThatHoldsAnotherRun) {
 TEST(RunFolder, RefusesAFolderThatHoldsSomebodysCheckpoints) {
   TemporaryFolder folder;
   std::filesystem::create_directories(folder / "run/checkpoints");
-  expect_bad_input([&] { RunFolder::create(folder / "run", {}); }, {"holds a run already"});
+  expect_bad_input([&] { RunFolder::create(folder / "run", {}); }, {"contains a run already"});
 }
 
 TEST(RunFolder, ClaimsAnotherNumberForEveryRun) {

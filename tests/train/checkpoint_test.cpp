@@ -79,9 +79,10 @@ TEST(Checkpoint, SaysSoWhenNoneIsWhole) {
   train(recipe, folder / "run", {.stop_at_step = 1});
   for (const auto& entry : fs::directory_iterator(folder / "run" / "checkpoints"))
     fs::resize_file(entry.path(), 10);
-  EXPECT_NE(
-      message_of<BadInput>([&] { train(recipe, folder / "run"); }).find("no checkpoint is whole"),
-      std::string::npos);
+  EXPECT_NE(message_of<BadInput>([&] {
+              train(recipe, folder / "run");
+            }).find("all checkpoints are damaged"),
+            std::string::npos);
 }
 
 TEST(Checkpoint, KeepsOnlyTheNewestTwoAndNoLeftovers) {

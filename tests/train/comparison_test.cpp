@@ -100,7 +100,7 @@ TEST(CompareRuns, TellsThatTheDataDiffers) {
 
 TEST(CompareRuns, RefusesAFolderWithoutARun) {
   const TemporaryFolder folder;
-  expect_bad_input([&] { compare_runs(folder.path(), folder.path()); }, {"holds no run"});
+  expect_bad_input([&] { compare_runs(folder.path(), folder.path()); }, {"contains no run"});
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-// A message is an *envelope* (its label and size, and all of it where it is small) and then
-// *pieces* of equal size. A receiver looks at the envelope before it makes room for pieces, so that
-// ranks that disagree find out by it and not by an MPI error; and combines one piece while the next
-// are under way. The n-th message between two ranks in an exchange has tags of its own, so that
-// pieces of several messages do not mix.
+// A message is an *envelope* (its label and size, and a small message's data) followed by *pieces*
+// of equal size. A receiver reads the envelope before it posts receives for pieces, so that ranks
+// that call different collectives get a Disagreement and not an MPI error; it combines one piece
+// while the next ones arrive. The n-th message between two ranks in an exchange has its own tags,
+// so that pieces of several messages do not mix.
 #include "transport/mpi/exchange.h"
 
 #include <sched.h>
@@ -21,7 +21,8 @@ constexpr int kPollsPerLookAtTheClock = 64;
 
 void Exchange::begin(const Label& label, std::span<const Outgoing> outgoing,
                      std::span<const Incoming> incoming) {
-  if (failed_) throw Error("[mpi] an exchange failed before, and nothing can follow it");
+  if (failed_)
+    throw Error("[mpi] an earlier exchange failed; the transport cannot be used any more");
   label_ = label;
   outgoing_ = outgoing;
   incoming_ = incoming;
@@ -116,7 +117,7 @@ void Exchange::send_next_piece(size_t message) {
             state.tag + 1);
 }
 
-// Where a piece goes: its place in memory, or scratch from where it is combined.
+// Where a piece arrives: its final place, or scratch memory from which it is combined.
 std::byte* Exchange::landing_place(size_t message, size_t begin) {
   const Incoming& in = incoming_[message];
   if (in.combine == nullptr) return in.into + begin;
@@ -142,7 +143,7 @@ void Exchange::open(size_t message) {
   const Header& header = envelope.header;
   if (header.label != label_ || header.bytes != in.bytes)
     throw Disagreement(in.peer, header.label, header.bytes,
-                       fmt::format("{} sent something else ({} bytes) than {} expected ({} bytes)",
+                       fmt::format("{} sent another message ({} bytes) than {} expected ({} bytes)",
                                    port_.peers[static_cast<size_t>(in.peer)].text(), header.bytes,
                                    port_.peers[static_cast<size_t>(port_.rank)].text(), in.bytes));
   if (in.bytes > kInlined) {
@@ -171,7 +172,7 @@ void Exchange::complete(const MpiTask& task) {
   }
 }
 
-// done_ becomes what is done now. Their places in requests_ are free from here on.
+// Sets done_ to the tasks that have completed; their places in requests_ become free.
 void Exchange::poll() {
   found_.resize(requests_.size());
   statuses_.resize(requests_.size());
@@ -197,7 +198,7 @@ void Exchange::throw_failed(int found) {
   }
 }
 
-// Those from whom something is missing; if nothing is, those who do not take what is sent.
+// The ranks whose messages are missing; if none is, those that have not received what was sent.
 std::map<int, std::string> Exchange::late_ranks() const {
   std::map<int, std::string> silent;
   std::map<int, std::string> not_taking;
@@ -219,14 +220,14 @@ void Exchange::look_at_the_clock(Deadline deadline, Deadline& stall) const {
     names.push_back(name);
   }
   if (deadline.passed())
-    throw Timeout(ranks, fmt::format("[mpi] {} waited in vain for {}",
+    throw Timeout(ranks, fmt::format("[mpi] {} timed out waiting for {}",
                                      port_.peers[static_cast<size_t>(port_.rank)].text(),
                                      fmt::join(names, ", ")));
   watch_.tell(ranks);
   stall = Deadline::never();
 }
 
-// Cancels what has not begun; MPI keeps what has until the process ends.
+// Cancels requests that have not started; MPI keeps the others until the process ends.
 void Exchange::drop_requests() noexcept {
   failed_ = true;
   library_.give_up();
@@ -262,8 +263,8 @@ void Exchange::finish(MPI_Request request, Deadline deadline) {
       continue;
     }
     library_.give_up();
-    throw Timeout(others, fmt::format("[mpi] MPI's own collective is not over: at least one of the "
-                                      "ranks {} did not come",
+    throw Timeout(others, fmt::format("[mpi] MPI's own all-reduce timed out: at least one of the "
+                                      "ranks {} did not take part",
                                       fmt::join(others, ", ")));
   }
 }

@@ -17,13 +17,13 @@
 
 namespace lockstep::transport::mpi {
 
-/// Where messages go: a communicator, the tags that are ours there, and who its ranks are.
+/// An MPI communicator, the first of the tags that are used there, and its ranks.
 struct Port {
   MPI_Comm communicator;
   int first_tag;
   int rank;
   std::vector<Peer> peers;
-  /// More of them on this host than it has processors: whoever waits must let others run.
+  /// More ranks than processors on this host: a rank that waits must yield.
   bool crowded;
 };
 
@@ -39,7 +39,7 @@ class Exchange {
 
   void watch_stalls(const StallWatch& watch) { watch_ = watch; }
 
-  /// Waits for a request that all ranks take part in, such as a collective's.
+  /// Waits for a request of an MPI collective.
   void finish(MPI_Request request, Deadline deadline);
 
  private:
@@ -58,7 +58,7 @@ class Exchange {
   using Scratch = std::array<std::byte, kPiece>;
 
   enum class MpiPart { sent_envelope, sent_piece, envelope, piece };
-  /// What a request is about: a part of outgoing or incoming message number `message`.
+  /// What a request is for: a part of outgoing or incoming message number `message`.
   struct MpiTask {
     MpiPart part = MpiPart::sent_envelope;
     size_t message = 0;
@@ -68,7 +68,7 @@ class Exchange {
   };
   struct MpiMessage {
     int tag = 0;
-    size_t posted = 0;  ///< bytes of it for which there were requests
+    size_t posted = 0;  ///< bytes for which requests were made
     std::array<std::unique_ptr<Scratch>, kInFlight> scratch;
   };
 
@@ -98,7 +98,7 @@ class Exchange {
   StallWatch watch_;
   bool failed_ = false;
 
-  // Of the exchange under way.
+  // Of the current exchange.
   Label label_;
   std::span<const Outgoing> outgoing_;
   std::span<const Incoming> incoming_;

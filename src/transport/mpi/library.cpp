@@ -8,7 +8,8 @@
 namespace lockstep::transport::mpi {
 namespace {
 
-// A program of one MPI under another's mpirun becomes many worlds of one process, silently.
+// A program built with one MPI and started by another one's mpirun runs as many separate worlds of
+// size 1, without an error.
 void expect_the_launchers_world() {
   int world = 0;
   check(MPI_Comm_size(MPI_COMM_WORLD, &world), "MPI_Comm_size");
@@ -18,7 +19,7 @@ void expect_the_launchers_world() {
     if (started > 1 && world == 1)
       throw BadInput(
           "{}={}, but MPI sees one process: the launcher belongs to another MPI than the one this "
-          "program is built with; use that one's mpirun",
+          "program was built with; use the mpirun of that MPI",
           name, started);
   }
 }
@@ -55,7 +56,7 @@ Library::Library() {
   if (level < MPI_THREAD_SERIALIZED)
     throw Error(
         "[mpi] MPI was initialised for one thread; initialise it by MPI_Init_thread with "
-        "MPI_THREAD_SERIALIZED, or leave that to lockstep");
+        "MPI_THREAD_SERIALIZED, or let Lockstep initialise it");
   expect_the_launchers_world();
 }
 

@@ -8,14 +8,14 @@
 
 namespace lockstep::transport::mpi {
 
-/// What MPI says about an error code.
+/// MPI's text for an error code.
 std::string error_text(int code);
 
 /// Throws Error with the call's name unless it succeeded.
 void check(int code, const char* call);
 
-/// MPI is one per process, and so is this: it initialises MPI if nobody has, lets one thread in at
-/// a time, and finalises at the end of the process what it initialised.
+/// MPI, of which there is one per process: initialises it unless the program has, lets one thread
+/// in at a time, and finalises it at the end of the process if it initialised it.
 class Library {
  public:
   static Library& get();
@@ -23,11 +23,11 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  /// MPI_THREAD_SERIALIZED: whoever calls MPI holds this.
+  /// MPI_THREAD_SERIALIZED: hold this lock while calling MPI.
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
-  /// From here on this process does not wait for others at its end: MPI_Finalize would, for ranks
-  /// that may be gone.
+  /// From now on MPI_Finalize is skipped at the end of the process, since it would wait for ranks
+  /// that may be lost.
   void give_up() noexcept { gave_up_ = true; }
 
  private:

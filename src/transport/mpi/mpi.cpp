@@ -20,7 +20,7 @@
 namespace lockstep::transport {
 namespace {
 
-// Ours on MPI_COMM_WORLD, which belongs to the program: a range nobody else is likely to use.
+// Our tags on MPI_COMM_WORLD, which the program may use too: a range that it is unlikely to use.
 constexpr int kWorldTag = 23'000;
 constexpr size_t kAlignment = 4096;
 
@@ -49,7 +49,7 @@ MPI_Op operator_of(Operation operation) {
   return MPI_SUM;
 }
 
-// A launcher that is told to abort may drop what it has not read of our stderr yet.
+// A launcher that is told to abort may drop stderr output that it has not read yet.
 void let_launcher_read_stderr() {
   int unread = 0;
   const Deadline deadline = Deadline::in(1);
@@ -86,8 +86,7 @@ class MpiEngine final : public Engine {
   mpi::Exchange& exchange_;
 };
 
-// Its communicator lives until MPI ends: to free one is a collective, and no thing for a
-// destructor.
+// Its communicator is never freed: MPI_Comm_free is a collective, which a destructor must not call.
 class Mpi final : public Transport {
  public:
   Mpi(mpi::Port port, const MpiOptions& options)
@@ -109,7 +108,7 @@ class Mpi final : public Transport {
 
   void abort(const std::string& why, int /*culprit*/) noexcept override {
     mpi::Library::get().give_up();
-    std::fprintf(stderr, "lockstep: %s gives up: %s\n",
+    std::fprintf(stderr, "lockstep: %s aborts: %s\n",
                  peers()[static_cast<size_t>(rank())].text().c_str(), why.c_str());
     let_launcher_read_stderr();
     MPI_Abort(MPI_COMM_WORLD, 1);
@@ -125,7 +124,7 @@ class Mpi final : public Transport {
   const MpiOptions options_;
 };
 
-// Everyone sends its text to everyone, so that whoever waits knows for whom.
+// Every rank sends its text to every other rank, so that a rank that waits knows for whom.
 class MpiRendezvous final : public Rendezvous {
  public:
   MpiRendezvous(mpi::Port port, const MpiOptions& options)
@@ -196,7 +195,7 @@ int world_rank() {
   return rank;
 }
 
-// All its ranks are known to be here: nobody waits for long.
+// All its ranks have taken part in the rendezvous, so no rank waits for long.
 MPI_Comm communicator_of(const std::vector<Introduction>& all) {
   std::vector<int> ranks;
   for (const Introduction& one : all) ranks.push_back(one.world_rank);

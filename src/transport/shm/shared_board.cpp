@@ -35,15 +35,15 @@ void SharedBoard::await_all_entered(Deadline deadline) {
     wait_.until([&] { return !late(other) || elsewhere(); }, late, deadline);
     if (elsewhere())
       throw Disagreement(other, parcel_from(other)->label, parcel_from(other)->bytes,
-                         "a rank sends messages where others share memory");
+                         "a rank sends messages while others use shared memory");
     const Notice& theirs = notice(other);
     if (theirs.label != mine)
       throw Disagreement(other, theirs.label, 0, "ranks are in different collectives");
   }
 }
 
-// All messages of collectives before this one were taken: one that waits, while its sender has not
-// come here, is of another collective than this.
+// All messages of earlier collectives have been received. So a message from a rank that has not
+// entered this collective belongs to another collective.
 const Parcel* SharedBoard::parcel_from(int other) const {
   const Queue& queue = segment_->queue(other, rank());
   const uint64_t place = queue.taken.load();

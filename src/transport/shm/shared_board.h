@@ -8,17 +8,18 @@
 
 namespace lockstep::transport {
 
-/// Lets ranks that see each other's memory work on it directly, without messages: each announces
-/// where its data lies, and when all have, each may read and write everyone's, as the ranks agreed.
+/// Lets ranks work directly on each other's shared memory, without messages: each rank announces
+/// where its data is, and when all have, each may read and write the data of all, as the collective
+/// prescribes.
 ///
-///     board.enter(label, offsets);             // my data lies there
-///     board.await_all_entered(deadline);       // so does everyone's
+///     board.enter(label, offsets);             // where my data is
+///     board.await_all_entered(deadline);       // all ranks have announced theirs
 ///     ... board.term(rank, 0) ...
-///     board.leave();                           // I am done with other ranks' data
-///     board.await_all_left(deadline);          // they are done with mine
+///     board.leave();                           // this rank is done with other ranks' data
+///     board.await_all_left(deadline);          // all other ranks are done with this rank's data
 ///
-/// Data in mailboxes need no leaving: a rank has two, used in turn, and when all have entered the
-/// next collective nobody reads the mailbox of the one before any more.
+/// Data in mailboxes need no `leave`: a rank has two, used alternately, and when all ranks have
+/// entered the next collective, no rank reads the mailbox of the previous one.
 class SharedBoard {
  public:
   SharedBoard(std::shared_ptr<SharedSegment> segment, SharedWait& wait)
@@ -27,16 +28,16 @@ class SharedBoard {
   int rank() const { return segment_->rank(); }
   int world_size() const { return segment_->world_size(); }
 
-  /// Where this rank may put data before it enters the next collective.
+  /// Where this rank may write data before it enters the next collective.
   std::byte* next_mailbox() const { return segment_->mailbox(rank(), sequence_ + 1); }
 
   void enter(const Label& label, std::span<const uint64_t> offsets);
   void enter_with_mailbox(const Label& label, uint32_t terms);
 
-  /// Throws Disagreement where a rank entered with another label.
+  /// Throws Disagreement if a rank entered with another label.
   void await_all_entered(Deadline deadline);
 
-  /// Whether `rank` has entered a collective that this one has not: that one's label.
+  /// The label of the next collective, if `rank` has entered it already; else nullptr.
   const Label* entered_next(int rank) const;
 
   const Notice& notice(int rank) const { return segment_->notice(rank, sequence_); }

@@ -28,7 +28,7 @@ uint64_t physical_memory() {
   return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// What a rank tells the others before memory is shared.
+// What a rank sends to the others before memory is shared.
 json introduce(int job_rank, const std::string& host) {
   return {{"rank", job_rank},
           {"identity", host.empty() ? host_identity() : host},
@@ -51,8 +51,8 @@ std::vector<json> introductions(Rendezvous& rendezvous, const std::string& host)
         });
     if (!alike)
       throw Mismatch(
-          "rank {} does not set up shared memory as rank {} does; start all workers with one "
-          "transport and one version of Lockstep",
+          "rank {} does not set up shared memory as rank {} does; start all workers with the same "
+          "transport and the same version of Lockstep",
           ranks.size(), rendezvous.rank());
     ranks.push_back(theirs);
   }
@@ -72,8 +72,8 @@ void refuse_other_hosts(const std::vector<json>& ranks) {
 int create_file(size_t bytes) {
   const int file = memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0)
-    throw Error(fmt::format("transport shm: no shared memory: {}", std::strerror(errno)));
-  // A file that shrinks would kill whoever touches it.
+    throw Error(fmt::format("transport shm: cannot make shared memory: {}", std::strerror(errno)));
+  // Sealed: if the file shrank, accessing it would kill the process.
   fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   return file;
 }
@@ -81,9 +81,10 @@ int create_file(size_t bytes) {
 int open_file_of(const std::string& address) {
   const int file = ::open(address.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0)
-    throw Error(fmt::format(
-        "transport shm: rank 0's memory cannot be opened at {}: {}; workers must run as one user",
-        address, std::strerror(errno)));
+    throw Error(
+        fmt::format("transport shm: rank 0's memory cannot be opened at {}: {}; run all workers as "
+                    "the same user",
+                    address, std::strerror(errno)));
   return file;
 }
 
@@ -115,7 +116,7 @@ void SharedSegment::map(int file) {
   void* const base =
       mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   if (base == MAP_FAILED)
-    throw Error(fmt::format("transport shm: {} of address space cannot be had: {}; see ulimit -v",
+    throw Error(fmt::format("transport shm: cannot reserve {} of address space: {}; see ulimit -v",
                             format_bytes(static_cast<int64_t>(bytes_)), std::strerror(errno)));
   base_ = static_cast<std::byte*>(base);
 }
@@ -149,7 +150,7 @@ std::shared_ptr<SharedSegment> SharedSegment::open(Rendezvous& rendezvous,
   }
   address = rendezvous.gather(address).front();
   if (segment->rank_ != 0) segment->map(open_file_of(address));
-  rendezvous.gather("");  // rank 0 must be there until all have opened its file
+  rendezvous.gather("");  // rank 0 must not end before all have opened its file
   return segment;
 }
 
@@ -168,7 +169,7 @@ Memory SharedSegment::allocate(const std::shared_ptr<SharedSegment>& segment, si
   };
   if (!offset) fail("more than this machine has");
   std::byte* const data = segment->address(segment->rank_, *offset);
-  // Pages that cannot be had must fail here: on first use they would kill the process.
+  // Allocates the pages now: a lack of memory on first use would kill the process.
   if (const int error = posix_fallocate(segment->file_, data - segment->base_,
                                         static_cast<off_t>(std::max<size_t>(bytes, 1)));
       error != 0) {
@@ -180,7 +181,7 @@ Memory SharedSegment::allocate(const std::shared_ptr<SharedSegment>& segment, si
           bytes};
 }
 
-// Gives the pages back to the system; who takes the range next finds zeros.
+// Returns the pages to the system, so that the range is zeroed for its next user.
 void SharedSegment::release(uint64_t offset, size_t bytes) {
   const size_t size = round_up(std::max<size_t>(bytes, 1), Heap::kPage);
   madvise(address(rank_, offset), size, MADV_REMOVE);

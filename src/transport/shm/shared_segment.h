@@ -14,26 +14,25 @@
 namespace lockstep::transport {
 
 inline constexpr size_t kCacheLine = 64;
-/// Where a rank puts small data for all to read; there are two per rank, used in turn.
+/// Where a rank writes small data for all to read; each rank has two, used alternately.
 inline constexpr size_t kMailboxBytes = 64 * 1024;
-/// Messages from one rank to another that may wait at a time.
+/// The most messages from one rank to another that may wait at a time.
 inline constexpr uint64_t kQueueLength = 16;
 
-/// How a rank is woken. `sleeping` is set before it sleeps, so that the others need no system call
-/// while it does not.
+/// Wakes a rank. The rank sets `sleeping` before it sleeps, so that others make a system call only
+/// then.
 struct alignas(kCacheLine) Bell {
   std::atomic<uint32_t> rings;
   std::atomic<uint32_t> sleeping;
 };
 
-/// Signs of life.
+/// Heartbeats of a rank.
 struct alignas(kCacheLine) Pulse {
   std::atomic<uint64_t> beats;
-  std::atomic<uint32_t> left;  ///< ended in good order
+  std::atomic<uint32_t> left;  ///< it has closed the transport
 };
 
-/// A rank's entry into a collective. The line is complete once `sequence` has the number of the
-/// collective.
+/// A rank's entry into a collective. It is complete once `sequence` has the collective's number.
 struct alignas(kCacheLine) Notice {
   static constexpr size_t kMostTerms = 40;
 
@@ -53,26 +52,26 @@ struct Parcel {
   uint64_t bytes;
 };
 
-/// Messages from one rank to another: the sender moves `posted`, the receiver `taken`.
+/// Messages from one rank to another: the sender increments `posted`, the receiver `taken`.
 struct Queue {
   alignas(kCacheLine) std::atomic<uint64_t> posted;
   alignas(kCacheLine) std::atomic<uint64_t> taken;
   alignas(kCacheLine) Parcel parcels[kQueueLength];
 };
 
-/// The last words of a rank that gave up.
+/// The reason of the first rank that aborted or lost another.
 struct alignas(kCacheLine) LastWords {
-  std::atomic<uint32_t> state;  ///< 0: nobody, 1: being written, 2: there
+  std::atomic<uint32_t> state;  ///< 0: none, 1: being written, 2: written
   int32_t rank;
   char text[1024];
 };
 
-/// Memory that the ranks of one host share: a control block and a heap per rank. It has no name:
-/// rank 0 makes an anonymous file that the others open through rank 0's process, so nothing is left
-/// behind whenever and however ranks end.
+/// Memory that the ranks of one host share: a control block and a heap per rank. Rank 0 makes an
+/// anonymous file, which the others open through /proc, so that nothing is left behind when ranks
+/// end, in whatever way.
 class SharedSegment {
  public:
-  /// Collective. Throws BadInput where not all ranks are on one host; "": as `host_identity` says.
+  /// Collective. Throws BadInput if not all ranks are on one `host` ("": use host_identity()).
   static std::shared_ptr<SharedSegment> open(Rendezvous& rendezvous, const std::string& host = "");
 
   ~SharedSegment();
@@ -83,7 +82,7 @@ class SharedSegment {
   int world_size() const { return world_; }
   const std::vector<Peer>& peers() const { return peers_; }
   const Peer& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
-  /// Whether the ranks have fewer processors than they are.
+  /// Whether there are fewer processors than ranks.
   bool crowded() const { return crowded_; }
 
   Bell& bell(int rank) const { return at<Bell>(bells_)[rank]; }
@@ -102,10 +101,10 @@ class SharedSegment {
   std::byte* address(int rank, uint64_t offset) const {
     return base_ + heaps_ + heap_.bytes() * static_cast<size_t>(rank) + offset;
   }
-  /// Where `data` lies in this rank's heap; nothing where it lies elsewhere.
+  /// The offset of `data` in this rank's heap; nothing if it is elsewhere.
   std::optional<uint64_t> offset_of(const void* data) const;
 
-  /// Zeroed memory of this rank's heap, which keeps the segment alive.
+  /// Zeroed memory from this rank's heap; it keeps the segment alive.
   static Memory allocate(const std::shared_ptr<SharedSegment>& segment, size_t bytes);
 
  private:

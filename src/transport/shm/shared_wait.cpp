@@ -106,7 +106,7 @@ SharedWait::Late SharedWait::late_ranks(const std::function<bool(int)>& late) co
 
 void SharedWait::time_out(const std::function<bool(int)>& late) const {
   const auto [ranks, names] = late_ranks(late);
-  throw Timeout(ranks, fmt::format("rank {} waited in vain for {}",
+  throw Timeout(ranks, fmt::format("rank {} timed out waiting for {}",
                                    segment_->peer(segment_->rank()).rank, fmt::join(names, ", ")));
 }
 
@@ -119,12 +119,13 @@ void SharedWait::check_last_words() const {
 void SharedWait::check_processes(const std::function<bool(int)>& late) {
   for (int rank = 0; rank < segment_->world_size(); ++rank) {
     const bool left = segment_->pulse(rank).left.load() != 0;
-    if (left && late(rank)) lose(rank, "ended while others still expected it");
+    if (left && late(rank)) lose(rank, "closed its transport while other ranks still needed it");
     if (!left && has_ended(processes_[static_cast<size_t>(rank)])) lose(rank, "died");
   }
 }
 
-// Only time in which this process was awake counts: who was stopped itself has heard nobody.
+// Counts only time in which this process ran: a process that was itself stopped has seen no
+// heartbeats.
 void SharedWait::check_silence() {
   const auto now = Deadline::Clock::now();
   const double passed = std::chrono::duration<double>(now - last_check_).count();
@@ -136,8 +137,9 @@ void SharedWait::check_silence() {
     const bool alive = std::exchange(heard.beats, beats) != beats;
     heard.silent = alive ? 0 : heard.silent + std::min(passed, 2 * kCheckSeconds);
     if (rank != segment_->rank() && heard.silent > silence_seconds_ && pulse.left.load() == 0)
-      lose(rank, fmt::format("has been silent for {:.1f} s: stopped, or its machine hangs",
-                             heard.silent));
+      lose(rank,
+           fmt::format("sent no heartbeat for {:.1f} s: its process is stopped, or its host hangs",
+                       heard.silent));
   }
 }
 
@@ -145,7 +147,7 @@ void SharedWait::lose(int rank, const std::string& how) const {
   const Peer& lost = segment_->peer(rank);
   const std::string why = fmt::format("{} {}", lost.text(), how);
   give_up(lost.rank, why);
-  // Who is writing writes a line, unless it is stopped or dies while it does.
+  // Another rank may be writing the reason, which takes microseconds unless it is stopped or dies.
   const Deadline deadline = Deadline::in(kCheckSeconds);
   while (segment_->last_words().state.load() != 2 && !deadline.passed()) sched_yield();
   check_last_words();

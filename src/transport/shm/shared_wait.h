@@ -14,12 +14,12 @@
 
 namespace lockstep::transport {
 
-/// Waits for what other ranks do in shared memory, and notices when they cannot do it any more.
+/// Waits for what other ranks do in shared memory, and detects lost ranks.
 ///
-/// A wait spins first, since the others answer within a microsecond when all is well and each has a
-/// processor; then it lets others run; then it sleeps until its bell rings, and looks ten times a
-/// second whether the others are alive. Whoever first learns that a rank is lost writes it down for
-/// all, so that all name the same one.
+/// A wait first spins, since other ranks with their own processors answer within a microsecond;
+/// then it yields; then it sleeps until its bell rings, and checks ten times a second whether the
+/// others are alive. The first rank that detects a loss writes it to shared memory, so that all
+/// ranks name the same lost rank.
 class SharedWait {
  public:
   SharedWait(std::shared_ptr<SharedSegment> segment, double silence_seconds);
@@ -27,8 +27,8 @@ class SharedWait {
   SharedWait(const SharedWait&) = delete;
   SharedWait& operator=(const SharedWait&) = delete;
 
-  /// Returns when `ready()`. `late(rank)` says whether the wait is for that rank. Throws PeerLost,
-  /// Timeout.
+  /// Returns when `ready()` is true. `late(rank)` tells whether the wait is for that rank. Throws
+  /// PeerLost, Timeout.
   template <typename Ready, typename Late>
   void until(const Ready& ready, const Late& late, Deadline deadline) {
     if (!spin(ready)) sleep_until(ready, late, deadline);
@@ -36,12 +36,12 @@ class SharedWait {
 
   void watch_stalls(const StallWatch& watch) { watch_ = watch; }
 
-  /// After something that `rank` may wait for was stored, sequentially consistent.
+  /// Call it after a sequentially consistent store of something that `rank` may wait for.
   void wake(int rank) const {
     if (segment_->bell(rank).sleeping.load() != 0) ring(rank);
   }
 
-  /// Leaves last words that name a rank of the job; the first ones stay.
+  /// Records that `culprit` (a rank in the job) is lost, unless a loss is recorded already.
   void give_up(int culprit, const std::string& why) const noexcept;
 
  private:
@@ -82,7 +82,7 @@ class SharedWait {
 
   const std::shared_ptr<SharedSegment> segment_;
   const double silence_seconds_;
-  std::vector<int> processes_;  ///< a descriptor per rank that tells when it ends; -1: this process
+  std::vector<int> processes_;  ///< a pidfd per rank; -1: this process
 
   // Of the one thread that waits.
   struct Heard {

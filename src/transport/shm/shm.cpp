@@ -1,7 +1,7 @@
-// Messages through shared memory. Each ordered pair of ranks has a queue of *parcels*, which say
-// where in the sender's heap a message lies; the receiver combines or copies it straight from there
-// and takes the parcel off. What does not lie in the sender's heap is copied there first. A sender
-// is done when all its parcels are taken, so that it may change what it sent.
+// Messages through shared memory. Each ordered pair of ranks has a queue of *parcels*, each of
+// which gives the place of a message in the sender's heap; the receiver combines or copies the
+// message directly from there and removes the parcel. Data outside the sender's heap is copied
+// there first. A sender is done when all its parcels are removed; then it may change what it sent.
 #include "transport/shm/shm.h"
 
 #include <algorithm>
@@ -40,8 +40,8 @@ class Shm : public Transport {
 
   void abort(const std::string& why, int culprit) noexcept override {
     try {
-      wait_.give_up(culprit, fmt::format("{} gave up: {}", segment_->peer(rank()).text(), why));
-    } catch (...) {  // out of memory for the text: the others will see this process end
+      wait_.give_up(culprit, fmt::format("{} aborted: {}", segment_->peer(rank()).text(), why));
+    } catch (...) {  // out of memory for the text: the others will notice that this process ends
     }
   }
 
@@ -63,7 +63,7 @@ class Shm : public Transport {
   Memory copies_;  ///< of what is sent from outside the heap
 };
 
-// What is not in the heap is copied there.
+// Copies data that is not in the heap into it.
 std::vector<Parcel> Shm::stage(std::span<const Outgoing> outgoing, const Label& label) {
   size_t elsewhere = 0;
   for (const Outgoing& message : outgoing)
@@ -86,7 +86,7 @@ std::vector<Parcel> Shm::stage(std::span<const Outgoing> outgoing, const Label& 
   return parcels;
 }
 
-// Posts what there is room for; a message waits for the ones before it to the same peer.
+// Posts messages while there is room; messages to the same peer stay in order.
 bool Shm::post(std::span<const Outgoing> outgoing, const std::vector<Parcel>& parcels,
                std::vector<bool>& posted) {
   bool any = false;
@@ -131,7 +131,7 @@ void Shm::take_parcel(const Label& label, const Incoming& message, Queue& queue)
   if (parcel.label != label || parcel.bytes != message.bytes)
     throw Disagreement(
         message.peer, parcel.label, parcel.bytes,
-        fmt::format("rank {} sent something else than rank {} expected", message.peer, rank()));
+        fmt::format("rank {} sent another message than rank {} expected", message.peer, rank()));
   const std::byte* const from = segment_->address(message.peer, parcel.offset);
   if (message.combine != nullptr)
     message.combine(message.into, from, message.bytes);
@@ -158,8 +158,8 @@ void Shm::exchange(const Label& label, std::span<const Outgoing> outgoing,
       if (!taken[i] && incoming[i].peer == peer) return true;
     return false;
   };
-  // Who has entered a collective in shared memory while this rank waits for it here does something
-  // else: it would have finished here before.
+  // A rank that has entered a collective in shared memory while this rank waits for its message
+  // calls another collective: otherwise it would have sent the message before.
   const auto stray = [&]() -> std::optional<int> {
     for (int peer = 0; peer < world_size(); ++peer) {
       const Queue& in = segment_->queue(peer, rank());
@@ -189,7 +189,7 @@ void Shm::exchange(const Label& label, std::span<const Outgoing> outgoing,
     const auto peer = ready() ? std::nullopt : stray();
     if (peer)
       throw Disagreement(*peer, *board_.entered_next(*peer), 0,
-                         "a rank shares memory where others send messages");
+                         "a rank uses shared memory while others send messages");
   };
 
   while (pending(posted) || pending(taken)) {
@@ -205,7 +205,7 @@ void Shm::exchange(const Label& label, std::span<const Outgoing> outgoing,
 std::unique_ptr<Transport> connect_shm(Rendezvous& rendezvous, const ShmOptions& options) {
   auto segment = SharedSegment::open(rendezvous, options.host);
   auto transport = std::make_unique<Shm>(segment, options);
-  // Whoever looks for signs of life must find them.
+  // All ranks send heartbeats before any rank checks for them.
   rendezvous.gather("");
   return transport;
 }

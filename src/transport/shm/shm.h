@@ -8,15 +8,14 @@
 namespace lockstep::transport {
 
 struct ShmOptions {
-  /// A rank of which nothing was seen for this long counts as lost. One whose process ended is
-  /// noticed within a fraction of a second.
+  /// Heartbeat timeout. (A rank whose process ended is detected within a fraction of a second.)
   double silence_seconds = 10;
-  /// Ranks for which this is equal share memory; "": as `host_identity` says.
+  /// Ranks with equal `host` share memory; "": use host_identity().
   std::string host = {};
 };
 
-/// Between the ranks of one host: messages are read where they lie in the sender's memory. Throws
-/// BadInput where ranks are on several hosts.
+/// Connects the ranks of one host; receivers read messages directly from the sender's memory.
+/// Throws BadInput if ranks are on several hosts.
 std::unique_ptr<Transport> connect_shm(Rendezvous& rendezvous, const ShmOptions& options = {});
 
 }  // namespace lockstep::transport

@@ -18,8 +18,8 @@ namespace lockstep::transport {
 namespace {
 
 constexpr double kLongestBeat = 1;
-// A process that dies closes its data and control connections together: this is for the thread to
-// see both.
+// A process that dies closes its data and control connections at the same time: how long to wait
+// until the thread has seen both.
 constexpr std::chrono::milliseconds kVerdictWait(500);
 
 net::Descriptor event() {
@@ -34,7 +34,7 @@ void signal_event(const net::Descriptor& event) {
   eventfd_write(event.get(), 1);
 }
 
-// The program's signals are for its own threads.
+// Signals are delivered to the program's own threads.
 std::thread start_without_signals(std::function<void()> body) {
   sigset_t all;
   sigset_t before;
@@ -69,12 +69,13 @@ Heart::~Heart() {
   if (!thread_.joinable()) return;
   signal_event(stop_);
   thread_.join();
-  // Who leaves because of a loss says which, or others would take it for the one that is missing.
+  // A rank that leaves because of a loss names the lost rank; otherwise others would report this
+  // rank as lost.
   if (loss_)
     give_up(loss_->what(), loss_->rank());
   else if (!gave_up_)
     send_to_all(frame(ControlKind::goodbye));
-  // To close with something unread would cut off what was just sent.
+  // Closing with unread data would discard what was just sent.
   std::array<std::byte, 4096> unread;
   for (const PeerLine& line : lines_)
     while (net::receive_some(line.socket.get(), unread).bytes > 0) continue;
@@ -90,7 +91,7 @@ void Heart::run() {
       next_beat = Deadline::in(beat_seconds_);
     }
     listen_once(next_beat.left());
-    // Time in which this process was stopped says nothing about others: they may have been heard.
+    // Time in which this process was stopped does not count: heartbeats may have arrived meanwhile.
     count_silence(std::min(since_pass.restart(), 2 * beat_seconds_));
   }
 }
@@ -103,7 +104,7 @@ void Heart::listen_once(double seconds) {
   std::vector<Notice> notices;
   for (size_t i = 0; i < lines_.size(); ++i)
     if (waits[i + 1].revents != 0) hear(lines_[i], notices);
-  // Who gives up may do so because of a loss that is seen here as well: that one comes first.
+  // A peer may abort because of a loss that is also seen here: report the loss itself first.
   for (const Notice& notice : notices) record(notice.culprit, notice.text);
 }
 
@@ -134,7 +135,7 @@ void Heart::parse(PeerLine& line, std::vector<Notice>& notices) {
         parse_control_header(rest.first(kControlHeaderBytes));
     if (!header) {
       line.open = false;
-      lose(line.peer, "sent what is no control frame");
+      lose(line.peer, "sent an invalid control frame");
       return;
     }
     if (rest.size() < kControlHeaderBytes + header->bytes) break;
@@ -145,7 +146,7 @@ void Heart::parse(PeerLine& line, std::vector<Notice>& notices) {
     if (header->kind == ControlKind::gave_up) {
       const bool known = header->culprit < peers_.size();
       notices.push_back({known ? static_cast<int>(header->culprit) : line.peer,
-                         fmt::format("{} gave up: {}", peer(line.peer).text(), why)});
+                         fmt::format("{} aborted: {}", peer(line.peer).text(), why)});
     } else {
       const std::lock_guard lock(mutex_);
       left_[static_cast<size_t>(line.peer)] = true;
@@ -162,14 +163,14 @@ void Heart::count_silence(double seconds) {
     line.silent += seconds;
     if (line.silent <= silence_seconds_) continue;
     line.open = false;
-    lose(line.peer, fmt::format("fell silent: nothing was heard of it for {:.1f} s; see whether "
-                                "its process is stopped or its host is down",
+    lose(line.peer, fmt::format("sent no heartbeat for {:.1f} s; check whether its process is "
+                                "stopped or its host is down",
                                 line.silent));
   }
 }
 
-// Frames are small and rare: one that does not fit into a socket's buffer is for someone who has
-// not listened for minutes, and whose silence is seen elsewhere.
+// Frames are small and rare: one that does not fit into a socket's buffer is for a peer that has
+// not read for minutes, whose heartbeat timeout is detected elsewhere.
 void Heart::send_to_all(const std::string& text) {
   const std::lock_guard lock(sending_);
   for (const PeerLine& line : lines_)
@@ -197,8 +198,8 @@ void Heart::raise_loss() {
 
 std::string Heart::finished(int rank) const {
   return fmt::format(
-      "{} has finished, but rank {} still exchanges with it; all ranks must do "
-      "the same number of steps",
+      "{} has finished, but rank {} still expects messages from it; all ranks must do the same "
+      "number of steps",
       peer(rank).text(), peer(rank_).rank);
 }
 
@@ -232,7 +233,7 @@ void Heart::give_up(const std::string& why, int culprit) {
                                    .culprit = named,
                                    .bytes = static_cast<uint32_t>(reason.size())}) +
               reason);
-  record(static_cast<int>(named), fmt::format("{} gave up: {}", peer(rank_).text(), why));
+  record(static_cast<int>(named), fmt::format("{} aborted: {}", peer(rank_).text(), why));
 }
 
 }  // namespace lockstep::transport

@@ -14,19 +14,19 @@
 
 namespace lockstep::transport {
 
-/// Knows who is alive. A thread of its own sends heartbeats over the control connections and hears
-/// the others'; a connection that closes without a goodbye, a silence, or a peer's word that it
-/// gives up is a loss, and the first loss is the one that everyone is told.
+/// Detects lost peers. A thread sends heartbeats over the control connections and receives those of
+/// the peers. A peer is lost when its connection closes without a goodbye, when its heartbeat times
+/// out, or when it says that it aborts; all ranks report the first loss.
 class Heart {
  public:
   Heart(int rank, const std::vector<Peer>& peers, std::vector<net::Descriptor> controls,
         double silence_seconds);
-  /// Says goodbye, so that to finish first is no loss.
+  /// Says goodbye, so that a rank that finishes first does not count as lost.
   ~Heart();
   Heart(const Heart&) = delete;
   Heart& operator=(const Heart&) = delete;
 
-  /// Readable from the first loss on.
+  /// Becomes readable at the first loss.
   int alarm() const { return alarm_.get(); }
   bool troubled() const { return troubled_.load(std::memory_order_acquire); }
   /// Throws PeerLost with the first loss.
@@ -35,11 +35,11 @@ class Heart {
   /// Throws PeerLost when this peer has said goodbye.
   void check_present(int peer);
 
-  /// A data connection with `peer` broke: throws PeerLost with what the control connections say
-  /// about it, for which it waits a moment.
+  /// A data connection with `peer` broke: waits briefly for the reason on the control connections,
+  /// and throws PeerLost with it.
   [[noreturn]] void raise_broken(int peer);
 
-  /// Tells all others that this rank gives up because of `culprit`, a rank of the job.
+  /// Tells all others that this rank aborts because of `culprit`, a rank of the job.
   void give_up(const std::string& why, int culprit);
 
  private:
@@ -48,7 +48,7 @@ class Heart {
     net::Descriptor socket;
     std::string arrived = {};
     double silent = 0;
-    bool heard = false;  ///< in the pass under way
+    bool heard = false;  ///< in the current iteration
     bool open = true;
   };
   struct Notice {
@@ -75,12 +75,12 @@ class Heart {
   net::Descriptor alarm_;
   net::Descriptor stop_;
 
-  // The thread's own, but for the sockets.
+  // Used by the thread only, except for the sockets.
   std::vector<PeerLine> lines_;
 
   std::atomic<bool> troubled_ = false;
 
-  // Frames of several threads must not mix: guards sending over the sockets.
+  // Guards sending over the sockets, so that frames of several threads do not mix.
   std::mutex sending_;
 
   std::mutex mutex_;

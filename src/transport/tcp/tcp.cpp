@@ -89,7 +89,7 @@ class Tcp : public Transport {
   std::vector<std::byte> staging_;
   std::optional<Stopwatch> idle_;
   StallWatch watch_;
-  /// An exchange that failed leaves half messages behind.
+  /// A failed exchange leaves incomplete messages in the sockets.
   bool broken_ = false;
   Heart heart_;
 };
@@ -113,7 +113,7 @@ void Tcp::exchange(const Label& label, std::span<const Outgoing> outgoing,
                    std::span<const Incoming> incoming, Deadline deadline) {
   if (heart_.troubled()) heart_.raise_loss();
   if (broken_)
-    throw Error(fmt::format("rank {}: an exchange over tcp failed before; connect anew", rank_));
+    throw Error(fmt::format("rank {}: an earlier exchange over tcp failed; connect again", rank_));
   broken_ = true;
   enlist(label, outgoing, incoming);
   run(deadline);
@@ -213,7 +213,7 @@ void Tcp::time_out() const {
   std::set<std::string> names;
   for (const TcpStream* stream : active_) names.insert(stream->peer().text());
   throw Timeout(late_ranks(),
-                fmt::format("rank {} waited for {} longer than allowed; see what {} doing",
+                fmt::format("rank {} timed out waiting for {}; check what {} doing",
                             peers_[static_cast<size_t>(rank_)].rank, fmt::join(names, ", "),
                             names.size() == 1 ? "it is" : "they are"));
 }
@@ -221,7 +221,8 @@ void Tcp::time_out() const {
 void Tcp::abort(const std::string& why, int culprit) noexcept {
   try {
     heart_.give_up(why, culprit);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a message; silence will tell
+  } catch (...) {  // NOLINT(bugprone-empty-catch): no memory for a message; the heartbeat timeout
+                   // will tell
   }
 }
 

@@ -13,8 +13,8 @@
 #include "net/dial.h"
 #include "transport/tcp/wire.h"
 
-// Who connects: of two ranks, the higher calls the lower. All calls and all answers of a rank go on
-// at once in one loop, so that no order of arrival makes ranks wait for each other in a circle.
+// Of two ranks, the higher connects to the lower. A rank makes and accepts all its connections
+// concurrently in one loop, so that no order of arrival can cause a deadlock.
 namespace lockstep::transport {
 namespace {
 
@@ -53,7 +53,7 @@ class MeshBuilder {
  public:
   MeshBuilder(int rank, const std::vector<Endpoint>& endpoints, const TcpOptions& options);
 
-  /// Nothing, or why it cannot be done.
+  /// "", or why it failed.
   std::string build(net::Descriptor listener);
   std::vector<int> unreached() const;
   Mesh take();
@@ -172,10 +172,10 @@ std::string MeshBuilder::build(net::Descriptor listener) {
     if (deadline.passed()) break;
     wait(acceptor, deadline);
   }
-  std::string trouble = dials_.empty() ? "they did not call" : dials_.front().last_error();
+  std::string trouble = dials_.empty() ? "they did not connect" : dials_.front().last_error();
   return fmt::format(
-      "rank {} ({}) could not connect with rank{} {} in {:.0f} s ({}); check firewalls and which "
-      "interface the hosts share",
+      "rank {} ({}) could not connect with rank{} {} within {:.0f} s ({}); check firewalls and "
+      "which interface the hosts share",
       rank_, endpoints_[static_cast<size_t>(rank_)].host, unreached().size() == 1 ? "" : "s",
       fmt::join(unreached(), ", "), options_.connect_seconds, trouble);
 }
@@ -197,13 +197,12 @@ std::vector<Endpoint> exchange_endpoints(Rendezvous& rendezvous, const TcpOption
     const size_t rank = endpoints.size();
     if (!endpoint)
       throw Mismatch(
-          "rank {} does not set up tcp as rank {} does; start all workers with one "
-          "transport and one version of Lockstep",
+          "rank {} does not set up tcp as rank {} does; start all workers with the same "
+          "transport and the same version of Lockstep",
           rank, rendezvous.rank());
     if (endpoint->streams != (endpoints.empty() ? endpoint->streams : endpoints[0].streams))
       throw Mismatch(
-          "rank {} uses {} streams for tcp, and rank 0 uses {}; give all workers one "
-          "number",
+          "rank {} uses {} streams for tcp, but rank 0 uses {}; give all workers the same number",
           rank, endpoint->streams, endpoints[0].streams);
     endpoints.push_back(*endpoint);
   }
@@ -216,8 +215,7 @@ Mesh form_mesh(Rendezvous& rendezvous, const TcpOptions& options) {
   if (options.streams < 1 || options.streams > 64)
     throw BadInput("{} streams for tcp: expected 1 to 64", options.streams);
   if (!(options.silence_seconds >= 0.1))
-    throw BadInput("a peer is lost after {} s of silence: expected at least 0.1",
-                   options.silence_seconds);
+    throw BadInput("heartbeat timeout of {} s: expected at least 0.1", options.silence_seconds);
   net::Descriptor listener = net::listen_at(options.bind, 0);
   const uint16_t port = net::local_address(listener.get()).port();
   const std::vector<Endpoint> endpoints = exchange_endpoints(rendezvous, options, port);
@@ -229,7 +227,7 @@ Mesh form_mesh(Rendezvous& rendezvous, const TcpOptions& options) {
     own.message = fmt::format("rank {}: {}", rendezvous.rank(), error.what());
   }
   own.ranks = builder.unreached();
-  // All know of a failure anywhere, or nobody goes on.
+  // All ranks learn of a failure on any rank before any of them continues.
   for (const std::string& text : rendezvous.gather(encode(own)))
     if (const auto failure = net::parse_failure(std::as_bytes(std::span(text))))
       if (!failure->message.empty()) failure->raise();

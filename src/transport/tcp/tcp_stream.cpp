@@ -22,7 +22,7 @@ bool would_block() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS;
 }
 
-// Header and payload in one call, either of which may be done already.
+// Sends header and payload in one call; either may have been sent already.
 class Pieces {
  public:
   void add(const std::byte* at, size_t bytes) {
@@ -99,8 +99,8 @@ TcpStream::Moved TcpStream::receive_into(In& in, std::span<std::byte> window) {
   return Moved::moved;
 }
 
-// `staging` holds what was carried and then what `arrived`: whole blocks are combined while they
-// are in the cache, and what is left over is carried on.
+// `staging` holds the carried bytes followed by those that `arrived`: complete blocks are combined
+// while they are in the cache, and the rest is carried.
 void TcpStream::combine(In& in, std::span<std::byte> staging, size_t arrived) {
   const size_t end = in.moved - kMessageHeaderBytes;
   const size_t begin = end - arrived - in.carried;
@@ -114,18 +114,17 @@ void TcpStream::combine(In& in, std::span<std::byte> staging, size_t arrived) {
 void TcpStream::check(const In& in) const {
   const std::optional<MessageHeader> theirs = parse_message_header(header_);
   if (!theirs)
-    throw Error(
-        fmt::format("{} sent what is no message; see whether its memory or the network is "
-                    "damaged",
-                    peer_->text()));
+    throw Error(fmt::format("{} sent an invalid message header; check its memory and the network",
+                            peer_->text()));
   const MessageHeader& expected = in.message.header;
   if (theirs->label == expected.label && theirs->bytes == expected.bytes &&
       theirs->part == expected.part)
     return;
   throw Disagreement(
       rank_, theirs->label, theirs->bytes,
-      fmt::format("{} sent {}, but {} were expected: the ranks do not do the same", peer_->text(),
-                  text(theirs->label, theirs->bytes), text(expected.label, expected.bytes)));
+      fmt::format("{} sent {}, but {} were expected: the ranks call different collectives",
+                  peer_->text(), text(theirs->label, theirs->bytes),
+                  text(expected.label, expected.bytes)));
 }
 
 pollfd TcpStream::waits_for() const {

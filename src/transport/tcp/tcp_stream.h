@@ -10,8 +10,8 @@
 
 namespace lockstep::transport {
 
-/// One data connection with a peer during one exchange: messages that wait to be sent, and places
-/// for those that are to come, each in order. What nobody waits for yet stays in the socket.
+/// One data connection with a peer during one exchange: messages to be sent, and places for
+/// expected ones, each in order. Messages that are not expected yet stay in the socket.
 class TcpStream {
  public:
   /// A message, or the part of a striped one that goes over this stream.
@@ -36,16 +36,18 @@ class TcpStream {
   void add(const Sending& message);
   void add(const Receiving& message) { receiving_.push_back({message}); }
 
-  /// As much as goes without waiting, up to a piece that leaves room for others.
+  /// Sends as much as possible without blocking, up to a limit, so that other streams get their
+  /// turn.
   Moved send();
-  /// The same; `staging` is where what is to be combined passes through. Throws Disagreement.
+  /// The same for receiving; `staging` is scratch memory for data that is combined. Throws
+  /// Disagreement.
   Moved receive(std::span<std::byte> staging);
 
   bool sends() const { return next_sending_ < sending_.size(); }
   bool receives() const { return next_receiving_ < receiving_.size(); }
   bool done() const { return !sends() && !receives(); }
 
-  /// Of the peer, in this group.
+  /// The peer's rank in this group.
   int rank() const { return rank_; }
   const Peer& peer() const { return *peer_; }
   pollfd waits_for() const;
@@ -60,7 +62,7 @@ class TcpStream {
   struct In {
     Receiving message;
     size_t moved = 0;
-    /// What has come of an incomplete block of 64 bytes, and waits for the rest to be combined.
+    /// Bytes of an incomplete block of 64 that wait for the rest to be combined.
     size_t carried = 0;
   };
 

@@ -10,8 +10,7 @@
 #include "net/wire.h"
 #include "transport/transport.h"
 
-// What the ranks of transport tcp send each other, as pure functions from bytes to structs. See
-// net/wire.h.
+// The messages of transport tcp, as pure functions from bytes to structs. See net/wire.h.
 namespace lockstep::transport {
 
 /// How a rank can be reached. Ranks exchange these at the rendezvous in order to connect.
