@@ -16,10 +16,10 @@ int period_of(Type type) {
   return type == Type::bf16 ? 2 : 8;
 }
 
-struct Bf16 {
+struct Bf16Bits {
   uint16_t bits;
 };
-struct F16 {
+struct F16Bits {
   uint16_t bits;
 };
 
@@ -28,18 +28,18 @@ T from_whole(int value) {
   return static_cast<T>(value);
 }
 template <>
-Bf16 from_whole(int value) {
+Bf16Bits from_whole(int value) {
   return {float_to_bf16(static_cast<float>(value))};
 }
 template <>
-F16 from_whole(int value) {
+F16Bits from_whole(int value) {
   return {float_to_f16(static_cast<float>(value))};
 }
 
-bool same(Bf16 a, Bf16 b) {
+bool same(Bf16Bits a, Bf16Bits b) {
   return a.bits == b.bits;
 }
-bool same(F16 a, F16 b) {
+bool same(F16Bits a, F16Bits b) {
   return a.bits == b.bits;
 }
 template <typename T>
@@ -96,9 +96,9 @@ auto with_type(Type type, const Visit& visit) {
     case Type::f64:
       return visit(double{});
     case Type::f16:
-      return visit(F16{});
+      return visit(F16Bits{});
     case Type::bf16:
-      return visit(Bf16{});
+      return visit(Bf16Bits{});
     case Type::i32:
       return visit(int32_t{});
     case Type::i64:

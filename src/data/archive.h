@@ -21,7 +21,7 @@ using Visit = std::function<void(const FoundFile&)>;
 
 /// Shows every regular file of a tar archive (plain or gzip), in its order. Nothing is unpacked to
 /// disk, so what paths an archive names does not matter. Throws BadInput when it is damaged.
-void visit_archive(const std::filesystem::path& archive, const Visit& visit);
+void visit_archive(const std::filesystem::path& path, const Visit& visit);
 
 /// Shows the regular files directly in a folder, in the order of their names.
 void visit_folder(const std::filesystem::path& folder, const Visit& visit);

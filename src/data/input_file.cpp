@@ -84,7 +84,7 @@ void InputFile::expect_remaining(int64_t bytes) {
 }
 
 void InputFile::expect_end() {
-  std::byte extra;
+  std::byte extra{};
   if (read_some(std::span(&extra, 1)) != 0)
     throw BadInput("{}: trailing bytes after the {} its header promises; get the file again",
                    path_.string(), position_ - 1);

@@ -22,7 +22,7 @@ class OutputLine {
   OutputLine& operator=(OutputLine&&) = delete;
 
   /// In the worker: makes the stream lead here.
-  void become_stream();
+  void become_stream() const;
   /// In the launcher: the worker's end is the worker's.
   void close_worker_end();
 

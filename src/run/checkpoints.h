@@ -61,17 +61,17 @@ class CheckpointWriter {
   };
 
   /// Memory to capture a state in, once nothing is under way. Throws what the last one threw.
-  Safetensors& begin();
+  Safetensors& begin() EXCLUDES(mutex_);
   /// Starts to write what was captured.
-  void write(int64_t step);
+  void write(int64_t step) EXCLUDES(mutex_);
   /// Those that are on the disk and were not taken yet. Throws what the last one threw.
-  std::vector<Written> take_written();
+  std::vector<Written> take_written() EXCLUDES(mutex_);
   /// Returns when nothing is under way.
-  void finish();
+  void finish() EXCLUDES(mutex_);
 
  private:
-  void work();
-  void throw_if_failed();
+  void work() EXCLUDES(mutex_);
+  void throw_if_failed() EXCLUDES(mutex_);
 
   const Checkpoints checkpoints_;
 

@@ -119,8 +119,8 @@ class Transport {
   /// By rank, the number of its host, where messages inside a host cost less than others; else
   /// nothing.
   virtual const std::vector<int>& hosts() const {
-    static const std::vector<int> kAllAlike;
-    return kAllAlike;
+    static const std::vector<int> all_alike;
+    return all_alike;
   }
 
   /// The collectives that a transport brings along; nothing where it brings none.

@@ -3,8 +3,9 @@
 #include <mpi.h>
 
 #include <atomic>
-#include <mutex>
 #include <string>
+
+#include "base/thread_annotations.h"
 
 namespace lockstep::transport::mpi {
 
@@ -24,7 +25,7 @@ class Library {
   Library& operator=(const Library&) = delete;
 
   /// MPI_THREAD_SERIALIZED: whoever calls MPI holds this.
-  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+  Mutex& mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
 
   /// From here on this process does not wait for others at its end: MPI_Finalize would, for ranks
   /// that may be gone.
@@ -36,7 +37,7 @@ class Library {
 
   bool initialised_here_ = false;
   std::atomic<bool> gave_up_ = false;
-  std::mutex mutex_;
+  Mutex mutex_;
 };
 
 }  // namespace lockstep::transport::mpi

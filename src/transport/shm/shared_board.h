@@ -36,8 +36,8 @@ class SharedBoard {
   /// Throws Disagreement where a rank entered with another label.
   void await_all_entered(Deadline deadline);
 
-  /// Whether `rank` has entered a collective that this one has not: that one's label.
-  const Label* entered_next(int rank) const;
+  /// Whether `other` has entered a collective that this one has not: that one's label.
+  const Label* entered_next(int other) const;
 
   const Notice& notice(int rank) const { return segment_->notice(rank, sequence_); }
   std::byte* term(int rank, size_t index) const {
@@ -52,7 +52,7 @@ class SharedBoard {
 
  private:
   void announce(Notice& notice);
-  const Parcel* parcel_from(int rank) const;
+  const Parcel* parcel_from(int other) const;
 
   const std::shared_ptr<SharedSegment> segment_;
   SharedWait& wait_;
