@@ -64,7 +64,7 @@ struct Speeds {
 };
 
 template <typename Kind>
-Speeds measure(const ConvShape& s, Layout layout) {
+Speeds measure(const ConvShape& s, ImageLayout layout) {
   Kind convolution(s, layout);
   const std::vector<float> x = numbers(s.samples * s.in_channels * s.in_height * s.in_width);
   const std::vector<float> dy =
@@ -77,10 +77,10 @@ Speeds measure(const ConvShape& s, Layout layout) {
   };
   Speeds of = {};
   of.forward = speed([&] { convolution.forward(w.data(), x.data(), y.data(), scratch.data()); });
-  if (layout == Layout::blocked)
+  if (layout == ImageLayout::blocked)
     of.input_gradient =
         speed([&] { convolution.input_gradient(w.data(), dy.data(), dx.data(), scratch.data()); });
-  if (layout == Layout::blocked || std::is_same_v<Kind, Convolution>)
+  if (layout == ImageLayout::blocked || std::is_same_v<Kind, Convolution>)
     of.weight_gradient =
         speed([&] { convolution.weight_gradient(x.data(), dy.data(), dw.data(), scratch.data()); });
   return of;
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
               "oneDNN's direct", "of limit");
   for (const Layer& l : kLayers) {
     const ConvShape shape = {batch, l.in, l.side, l.side, l.out, l.kernel, l.stride, l.padding};
-    const Layout layout = l.in % 8 == 0 ? Layout::blocked : Layout::plain;
+    const ImageLayout layout = l.in % 8 == 0 ? ImageLayout::blocked : ImageLayout::plain;
     const Speeds ours = measure<Convolution>(shape, layout);
     const Speeds direct = measure<DirectConvolution>(shape, layout);
     const std::string name = std::to_string(l.in) + " -> " + std::to_string(l.out) + ", " +

@@ -52,7 +52,7 @@ struct BenchFlags {
 };
 
 // What a process is to do, all checked.
-struct Task {
+struct BenchTask {
   Collective collective;
   std::vector<std::string> algorithms;  // names, or "auto"
   std::vector<int64_t> sizes;
@@ -81,8 +81,8 @@ std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective colle
   return names;
 }
 
-Task task_of(const BenchFlags& flags) {
-  Task task{.collective = collective::parse_collective(flags.operation)};
+BenchTask task_of(const BenchFlags& flags) {
+  BenchTask task{.collective = collective::parse_collective(flags.operation)};
   task.algorithms = algorithms_of(flags, task.collective);
   const auto element = static_cast<int64_t>(bytes_of(parse_type(flags.type)));
   parse_operation(flags.redop);
@@ -117,7 +117,7 @@ void print_head(const BenchFlags& flags, const Communicator& group) {
       "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "limit", "", "(us)");
 }
 
-void print_row(const BenchFlags& flags, const Task& task, const std::string& algorithm,
+void print_row(const BenchFlags& flags, const BenchTask& task, const std::string& algorithm,
                int64_t bytes, int world, const BenchmarkResult& result,
                std::optional<double> predicted) {
   const double bandwidth = static_cast<double>(bytes) / result.seconds * 1e-9;
@@ -153,7 +153,7 @@ std::optional<sim::Network> measure_network(Communicator& group, const BenchFlag
   return network;
 }
 
-std::optional<double> predict(const std::optional<sim::Network>& network, const Task& task,
+std::optional<double> predict(const std::optional<sim::Network>& network, const BenchTask& task,
                               Algorithm algorithm, int world, int64_t bytes) {
   const bool possible =
       network && task.collective == Collective::all_reduce && !algorithm.is_engine();
@@ -175,7 +175,7 @@ Facts facts_of(const BenchFlags& flags) {
           {"--check", fmt::format("{}", flags.check)}};
 }
 
-int work(const BenchFlags& flags, const Task& task, const launch::Job& job) {
+int work(const BenchFlags& flags, const BenchTask& task, const launch::Job& job) {
   Communicator group(launch::connect(job, {.transport = flags.transport,
                                            .streams = flags.streams,
                                            .silence_seconds = flags.silence,
@@ -228,7 +228,7 @@ std::string transport_of(const BenchFlags& flags, const std::optional<launch::Jo
 int bench(BenchFlags flags) {
   const auto job = launch::job_from_environment();
   flags.transport = transport_of(flags, job);
-  const Task task = task_of(flags);
+  const BenchTask task = task_of(flags);
   if (job && flags.workers && *flags.workers != job->world)
     throw BadInput("-n {}: {} says that there are {} workers; leave -n out", *flags.workers,
                    job->launcher, job->world);
@@ -242,63 +242,85 @@ int bench(BenchFlags flags) {
   return started.exit_code;
 }
 
+class BenchCommand final : public Command {
+ public:
+  explicit BenchCommand(CLI::App& parent)
+      : Command(parent, "bench", "Measure collectives between workers") {
+    app()
+        .add_option("OPERATION", flags_.operation,
+                    fmt::format("{}", fmt::join(collective::collective_names(), ", ")))
+        ->required()
+        ->type_name("");
+    app()
+        .add_option("-n,--workers", flags_.workers, "how many to start here (default 2)")
+        ->type_name("N");
+    app().add_option("-b,--begin", flags_.first, "smallest size (default 1KiB)")->type_name("SIZE");
+    app().add_option("-e,--end", flags_.last, "largest size (default 64MiB)")->type_name("SIZE");
+    app()
+        .add_option("-f,--factor", flags_.factor, "from one size to the next (default 4)")
+        ->type_name("F");
+    app()
+        .add_option(
+            "--algorithm", flags_.algorithm,
+            fmt::format("of all_reduce: auto (default), all, or names separated by commas: {}",
+                        fmt::join(collective::algorithms().names(), ", ")))
+        ->type_name("NAMES");
+    app()
+        .add_option("--transport", flags_.transport,
+                    fmt::format("{} (default: shm; under mpirun mpi)",
+                                fmt::join(transport::transports().names(), ", ")))
+        ->type_name("NAME");
+    app()
+        .add_option("--type", flags_.type,
+                    fmt::format("{} (default f32)", fmt::join(type_names(), ", ")))
+        ->type_name("TYPE");
+    app()
+        .add_option("--redop", flags_.redop,
+                    fmt::format("{} (default sum)", fmt::join(operation_names(), ", ")))
+        ->type_name("OP");
+    app()
+        .add_option("--batches", flags_.batches,
+                    "measure so many batches and report the best one (default 10)")
+        ->type_name("K");
+    app()
+        .add_option("--streams", flags_.streams, "TCP connections between two workers (default 1)")
+        ->type_name("K");
+    app()
+        .add_option("--silence", flags_.silence,
+                    "a worker that sends no heartbeat for so many seconds is lost (default 10)")
+        ->type_name("S");
+    app().add_flag("--fresh", flags_.fresh,
+                   "write all buckets before each collective, as training does");
+    app().add_flag("--check", flags_.check, "check results after every batch, not only once");
+    app().add_flag("--verbose", flags_.verbose, "print what auto measured");
+    app().add_flag("--json", flags_.json, "print one JSON object a line");
+    app().footer(
+        "The columns size, count, type, redop, time, algbw (bytes / time), busbw and #wrong are "
+        "those\n"
+        "of nccl-tests. The limit is the speed at which all workers at once read and write as "
+        "many\n"
+        "bytes as a bucket has; more than 100 % of it means that buckets stayed in caches (see\n"
+        "--fresh). The predicted time is the simulator's, for the network as measured at the "
+        "start.\n"
+        "Sizes are powers of two: 1M is 1,048,576 bytes.\n"
+        "Under torchrun, mpirun or srun, bench uses the job's workers and starts none.\n"
+        "Examples:\n"
+        "  RANK=0 WORLD_SIZE=2 MASTER_ADDR=node1 LOCKSTEP_JOB_KEY=... lockstep bench all_reduce\n"
+        "  lockstep bench all_reduce -n 2 -b 1K -e 64M --algorithm all\n"
+        "  lockstep bench all_reduce -n 4 --transport tcp --verbose\n"
+        "  mpirun -n 2 lockstep bench all_reduce --transport mpi --algorithm butterfly,engine");
+  }
+
+  int run() override { return bench(flags_); }
+
+ private:
+  BenchFlags flags_;
+};
+
 }  // namespace
 
-Command add_bench(CLI::App& parent) {
-  auto flags = std::make_shared<BenchFlags>();
-  CLI::App* app = parent.add_subcommand("bench", "Measure collectives between workers");
-  app->add_option("OPERATION", flags->operation,
-                  fmt::format("{}", fmt::join(collective::collective_names(), ", ")))
-      ->required()
-      ->type_name("");
-  app->add_option("-n,--workers", flags->workers, "how many to start here (default 2)")
-      ->type_name("N");
-  app->add_option("-b,--begin", flags->first, "smallest size (default 1KiB)")->type_name("SIZE");
-  app->add_option("-e,--end", flags->last, "largest size (default 64MiB)")->type_name("SIZE");
-  app->add_option("-f,--factor", flags->factor, "from one size to the next (default 4)")
-      ->type_name("F");
-  app->add_option(
-         "--algorithm", flags->algorithm,
-         fmt::format("of all_reduce: auto (default), all, or names separated by commas: {}",
-                     fmt::join(collective::algorithms().names(), ", ")))
-      ->type_name("NAMES");
-  app->add_option("--transport", flags->transport,
-                  fmt::format("{} (default: shm; under mpirun mpi)",
-                              fmt::join(transport::transports().names(), ", ")))
-      ->type_name("NAME");
-  app->add_option("--type", flags->type,
-                  fmt::format("{} (default f32)", fmt::join(type_names(), ", ")))
-      ->type_name("TYPE");
-  app->add_option("--redop", flags->redop,
-                  fmt::format("{} (default sum)", fmt::join(operation_names(), ", ")))
-      ->type_name("OP");
-  app->add_option("--batches", flags->batches,
-                  "measure so many batches and report the best one (default 10)")
-      ->type_name("K");
-  app->add_option("--streams", flags->streams, "TCP connections between two workers (default 1)")
-      ->type_name("K");
-  app->add_option("--silence", flags->silence,
-                  "a worker that sends no heartbeat for so many seconds is lost (default 10)")
-      ->type_name("S");
-  app->add_flag("--fresh", flags->fresh,
-                "write all buckets before each collective, as training does");
-  app->add_flag("--check", flags->check, "check results after every batch, not only once");
-  app->add_flag("--verbose", flags->verbose, "print what auto measured");
-  app->add_flag("--json", flags->json, "print one JSON object a line");
-  app->footer(
-      "The columns size, count, type, redop, time, algbw (bytes / time), busbw and #wrong are "
-      "those\n"
-      "of nccl-tests. The limit is the speed at which all workers at once read and write as many\n"
-      "bytes as a bucket has; more than 100 % of it means that buckets stayed in caches (see\n"
-      "--fresh). The predicted time is the simulator's, for the network as measured at the start.\n"
-      "Sizes are powers of two: 1M is 1,048,576 bytes.\n"
-      "Under torchrun, mpirun or srun, bench uses the job's workers and starts none.\n"
-      "Examples:\n"
-      "  RANK=0 WORLD_SIZE=2 MASTER_ADDR=node1 LOCKSTEP_JOB_KEY=... lockstep bench all_reduce\n"
-      "  lockstep bench all_reduce -n 2 -b 1K -e 64M --algorithm all\n"
-      "  lockstep bench all_reduce -n 4 --transport tcp --verbose\n"
-      "  mpirun -n 2 lockstep bench all_reduce --transport mpi --algorithm butterfly,engine");
-  return {app, [flags] { return bench(*flags); }};
+std::unique_ptr<Command> add_bench(CLI::App& parent) {
+  return std::make_unique<BenchCommand>(parent);
 }
 
 }  // namespace lockstep::cli

@@ -1,27 +1,42 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace lockstep::cli {
 
-/// A subcommand: its flags, and what to do once they are read. `run` returns the exit code and
-/// throws lockstep::Error.
-struct Command {
-  CLI::App* app;
-  std::function<int()> run;
+/// A subcommand. Its constructor declares flags that are read into its members; then `run` is
+/// called, which returns the exit code and throws lockstep::Error.
+class Command {
+ public:
+  Command(CLI::App& parent, const std::string& name, const std::string& about)
+      : app_(*parent.add_subcommand(name, about)) {
+    app_.allow_extras();  // the caller says which ones were meant
+  }
+  virtual ~Command() = default;
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  virtual int run() = 0;
+
+  CLI::App& app() const { return app_; }
+
+ private:
+  CLI::App& app_;
 };
 
-Command add_train(CLI::App& parent);
-Command add_workers(CLI::App& parent);
-Command add_list(CLI::App& parent);
-Command add_compare(CLI::App& parent);
-Command add_explain(CLI::App& parent);
-Command add_bench(CLI::App& parent);
+std::unique_ptr<Command> add_train(CLI::App& parent);
+std::unique_ptr<Command> add_workers(CLI::App& parent);
+std::unique_ptr<Command> add_list(CLI::App& parent);
+std::unique_ptr<Command> add_compare(CLI::App& parent);
+std::unique_ptr<Command> add_explain(CLI::App& parent);
+std::unique_ptr<Command> add_bench(CLI::App& parent);
 /// `program` is what stands after -- on the command line.
-Command add_run(CLI::App& parent, std::vector<std::string> program);
+std::unique_ptr<Command> add_run(CLI::App& parent, std::vector<std::string> program);
 
 /// `lockstep data` has subcommands of its own: list, get, check.
-std::vector<Command> add_data(CLI::App& parent);
+std::vector<std::unique_ptr<Command>> add_data(CLI::App& parent);
 
 }  // namespace lockstep::cli

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/nearest.h"
@@ -79,9 +80,10 @@ int run(int argc, char** argv) {
   app.footer(
       "Start with:  lockstep train recipes/fashion-convnet.toml\n"
       "More about a command:  lockstep COMMAND --help");
-  std::vector<Command> commands = add_data(app);
-  commands.insert(commands.begin(), add_train(app));
-  commands.insert(commands.begin() + 1, add_run(app, program));
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(add_train(app));
+  commands.push_back(add_run(app, program));
+  for (auto& command : add_data(app)) commands.push_back(std::move(command));
   commands.push_back(add_workers(app));
   commands.push_back(add_list(app));
   commands.push_back(add_compare(app));
@@ -89,7 +91,6 @@ int run(int argc, char** argv) {
   commands.push_back(add_explain(app));
   app.require_subcommand(0, 1);
   app.allow_extras();
-  for (const Command& command : commands) command.app->allow_extras();
 
   try {
     app.parse(argc, argv);
@@ -101,10 +102,10 @@ int run(int argc, char** argv) {
     throw BadInput("{}", error.what());
   }
   refuse_unknown_words(app);
-  for (const Command& command : commands) {
-    if (!command.app->parsed()) continue;
-    refuse_unknown_words(*command.app);
-    return command.run();
+  for (const auto& command : commands) {
+    if (!command->app().parsed()) continue;
+    refuse_unknown_words(command->app());
+    return command->run();
   }
   for (const CLI::App* group : app.get_subcommands()) {
     refuse_unknown_words(*group);

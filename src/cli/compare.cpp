@@ -16,7 +16,7 @@ using run::Comparison;
 constexpr int kTheyDiffer = 1;
 constexpr size_t kMostNamed = 5;
 
-struct Flags {
+struct CompareFlags {
   std::string a;
   std::string b;
   bool json = false;
@@ -82,29 +82,40 @@ nlohmann::ordered_json to_json(const Comparison& of) {
   return json;
 }
 
+class CompareCommand final : public Command {
+ public:
+  explicit CompareCommand(CLI::App& parent)
+      : Command(parent, "compare", "Say why two runs have, or have not, one result") {
+    app().add_option("RUN_A", flags_.a, "a run's folder")->required();
+    app().add_option("RUN_B", flags_.b, "another's")->required();
+    app().add_flag("--json", flags_.json, "print one object");
+    app().footer(
+        "Tells which recipe keys, data or versions differ, and from which step on which tensors "
+        "did\n"
+        "(runs log digests every log.digest_every_steps steps). Ends with 0 where nothing that "
+        "both\n"
+        "logged differs, and with 1 where something does.\n\n"
+        "Example:\n"
+        "  lockstep compare runs/monday runs/tuesday");
+  }
+
+  int run() override {
+    const Comparison comparison = run::compare_runs(flags_.a, flags_.b);
+    if (flags_.json)
+      fmt::print("{}\n", to_json(comparison).dump());
+    else
+      print(comparison);
+    return comparison.differ() ? kTheyDiffer : 0;
+  }
+
+ private:
+  CompareFlags flags_;
+};
+
 }  // namespace
 
-Command add_compare(CLI::App& parent) {
-  CLI::App* app =
-      parent.add_subcommand("compare", "Say why two runs have, or have not, one result");
-  const auto flags = std::make_shared<Flags>();
-  app->add_option("RUN_A", flags->a, "a run's folder")->required();
-  app->add_option("RUN_B", flags->b, "another's")->required();
-  app->add_flag("--json", flags->json, "print one object");
-  app->footer(
-      "Tells which recipe keys, data or versions differ, and from which step on which tensors did\n"
-      "(runs log digests every log.digest_every_steps steps). Ends with 0 where nothing that both\n"
-      "logged differs, and with 1 where something does.\n\n"
-      "Example:\n"
-      "  lockstep compare runs/monday runs/tuesday");
-  return {app, [flags] {
-            const Comparison comparison = run::compare_runs(flags->a, flags->b);
-            if (flags->json)
-              fmt::print("{}\n", to_json(comparison).dump());
-            else
-              print(comparison);
-            return comparison.differ() ? kTheyDiffer : 0;
-          }};
+std::unique_ptr<Command> add_compare(CLI::App& parent) {
+  return std::make_unique<CompareCommand>(parent);
 }
 
 }  // namespace lockstep::cli

@@ -120,9 +120,66 @@ int check_dataset(const std::string& name, const std::vector<std::string>& setti
   return 0;
 }
 
+class DataListCommand final : public Command {
+ public:
+  explicit DataListCommand(CLI::App& parent)
+      : Command(parent, "list", "Show every data set and whether it is here") {
+    app().add_flag("--json", json_, "one JSON object a line");
+    app().footer("Example:\n  lockstep data list --json");
+  }
+  int run() override { return list_datasets(json_); }
+
+ private:
+  bool json_ = false;
+};
+
+class DataGetCommand final : public Command {
+ public:
+  explicit DataGetCommand(CLI::App& parent)
+      : Command(parent, "get", "Fetch a data set, check it and convert it") {
+    app().add_option("NAME", name_, "mnist or cifar10")->required()->type_name("");
+    app()
+        .add_option("--from", from_, "files you have already: a folder or an archive")
+        ->type_name("PATH");
+    app().footer(
+        "A broken download goes on where it stopped when the command is given again.\n"
+        "Files go to $LOCKSTEP_DATA, else $XDG_DATA_HOME/lockstep, else "
+        "~/.local/share/lockstep.\n"
+        "Examples:\n"
+        "  lockstep data get cifar10\n"
+        "  lockstep data get cifar10 --from cifar-10-binary.tar.gz");
+  }
+  int run() override { return get_dataset(name_, from_); }
+
+ private:
+  std::string name_;
+  std::string from_;
+};
+
+class DataCheckCommand final : public Command {
+ public:
+  explicit DataCheckCommand(CLI::App& parent)
+      : Command(parent, "check", "Read a whole data set and say what is wrong with it") {
+    app()
+        .add_option("NAME", name_, "a data set of `lockstep list datasets`")
+        ->required()
+        ->type_name("");
+    app()
+        .add_option("--set", settings_, "how to read it: --set data.options.image_size=32")
+        ->allow_extra_args(false)
+        ->type_name("KEY=VALUE");
+    app().footer("Examples:\n  lockstep data check cifar10\n  lockstep data check npy:my-data");
+  }
+  int run() override { return check_dataset(name_, settings_); }
+
+ private:
+  std::string name_;
+  std::vector<std::string> settings_;
+};
+
 }  // namespace
 
-std::vector<Command> add_data(CLI::App& parent) {
+std::vector<std::unique_ptr<Command>> add_data(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("data", "List, get and check data sets");
   app->allow_extras();
   app->footer(
@@ -131,41 +188,11 @@ std::vector<Command> add_data(CLI::App& parent) {
       "  lockstep data get cifar10\n"
       "  lockstep data get mnist --from ~/Downloads/mnist\n"
       "  lockstep data check mnist");
-
-  auto json = std::make_shared<bool>(false);
-  CLI::App* list = app->add_subcommand("list", "Show every data set and whether it is here");
-  list->add_flag("--json", *json, "one JSON object a line");
-  list->footer("Example:\n  lockstep data list --json");
-
-  auto name = std::make_shared<std::string>();
-  auto from = std::make_shared<std::string>();
-  CLI::App* get = app->add_subcommand("get", "Fetch a data set, check it and convert it");
-  get->add_option("NAME", *name, "mnist or cifar10")->required()->type_name("");
-  get->add_option("--from", *from, "files you have already: a folder or an archive")
-      ->type_name("PATH");
-  get->footer(
-      "A broken download goes on where it stopped when the command is given again.\n"
-      "Files go to $LOCKSTEP_DATA, else $XDG_DATA_HOME/lockstep, else "
-      "~/.local/share/lockstep.\n"
-      "Examples:\n"
-      "  lockstep data get cifar10\n"
-      "  lockstep data get cifar10 --from cifar-10-binary.tar.gz");
-
-  auto checked = std::make_shared<std::string>();
-  auto settings = std::make_shared<std::vector<std::string>>();
-  CLI::App* check =
-      app->add_subcommand("check", "Read a whole data set and say what is wrong with it");
-  check->add_option("NAME", *checked, "a data set of `lockstep list datasets`")
-      ->required()
-      ->type_name("");
-  check->add_option("--set", *settings, "how to read it: --set data.options.image_size=32")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-  check->footer("Examples:\n  lockstep data check cifar10\n  lockstep data check npy:my-data");
-
-  return {{list, [json] { return list_datasets(*json); }},
-          {get, [name, from] { return get_dataset(*name, *from); }},
-          {check, [=] { return check_dataset(*checked, *settings); }}};
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(std::make_unique<DataListCommand>(*app));
+  commands.push_back(std::make_unique<DataGetCommand>(*app));
+  commands.push_back(std::make_unique<DataCheckCommand>(*app));
+  return commands;
 }
 
 }  // namespace lockstep::cli

@@ -243,30 +243,45 @@ void add_network_flags(CLI::App& app, ExplainFlags& flags) {
   app.add_flag("--half-duplex", flags.half_duplex, "links carry one direction at a time");
 }
 
+class ExplainCommand final : public Command {
+ public:
+  explicit ExplainCommand(CLI::App& parent)
+      : Command(parent, "explain", "Show how a collective works and what it costs") {
+    app().add_option("OPERATION", flags_.operation, "all_reduce")->required()->type_name("");
+    app().add_option("-n,--workers", flags_.world, "number of workers (default 4)")->type_name("N");
+    app()
+        .add_option("--bytes", flags_.bytes, "size of the bucket (default 25MiB)")
+        ->type_name("SIZE");
+    add_network_flags(app(), flags_);
+    app()
+        .add_option("--algorithm", flags_.algorithm,
+                    fmt::format("show the rounds of one algorithm: {}", planned_names()))
+        ->type_name("NAME");
+    app().add_option("--svg", flags_.svg, "draw the rounds into this file")->type_name("FILE");
+    app().add_flag("--json", flags_.json, "print one JSON object a line");
+    app().footer(
+        "Times are of a simulated network; docs/algorithms.md describes the model. 'most by one' "
+        "is\n"
+        "the number of bytes sent by the worker that sends most; 'busiest' is the share of the "
+        "time\n"
+        "in which the busiest link is in use.\n"
+        "Examples:\n"
+        "  lockstep explain all_reduce -n 8\n"
+        "  lockstep explain all_reduce -n 4 --bytes 4KiB --latency 20 --bandwidth 10\n"
+        "  lockstep explain all_reduce -n 64 --topology two_level --workers-per-host 8\n"
+        "  lockstep explain all_reduce -n 4 --algorithm ring --svg ring.svg");
+  }
+
+  int run() override { return explain(flags_); }
+
+ private:
+  ExplainFlags flags_;
+};
+
 }  // namespace
 
-Command add_explain(CLI::App& parent) {
-  auto flags = std::make_shared<ExplainFlags>();
-  CLI::App* app = parent.add_subcommand("explain", "Show how a collective works and what it costs");
-  app->add_option("OPERATION", flags->operation, "all_reduce")->required()->type_name("");
-  app->add_option("-n,--workers", flags->world, "number of workers (default 4)")->type_name("N");
-  app->add_option("--bytes", flags->bytes, "size of the bucket (default 25MiB)")->type_name("SIZE");
-  add_network_flags(*app, *flags);
-  app->add_option("--algorithm", flags->algorithm,
-                  fmt::format("show the rounds of one algorithm: {}", planned_names()))
-      ->type_name("NAME");
-  app->add_option("--svg", flags->svg, "draw the rounds into this file")->type_name("FILE");
-  app->add_flag("--json", flags->json, "print one JSON object a line");
-  app->footer(
-      "Times are of a simulated network; docs/algorithms.md describes the model. 'most by one' is\n"
-      "the number of bytes sent by the worker that sends most; 'busiest' is the share of the time\n"
-      "in which the busiest link is in use.\n"
-      "Examples:\n"
-      "  lockstep explain all_reduce -n 8\n"
-      "  lockstep explain all_reduce -n 4 --bytes 4KiB --latency 20 --bandwidth 10\n"
-      "  lockstep explain all_reduce -n 64 --topology two_level --workers-per-host 8\n"
-      "  lockstep explain all_reduce -n 4 --algorithm ring --svg ring.svg");
-  return {app, [flags] { return explain(*flags); }};
+std::unique_ptr<Command> add_explain(CLI::App& parent) {
+  return std::make_unique<ExplainCommand>(parent);
 }
 
 }  // namespace lockstep::cli

@@ -61,22 +61,35 @@ int list(const ListFlags& flags) {
   return 0;
 }
 
+class ListCommand final : public Command {
+ public:
+  explicit ListCommand(CLI::App& parent)
+      : Command(parent, "list", "List what recipes and flags can name") {
+    app()
+        .add_option("TABLE", flags_.table,
+                    fmt::format("{}; all of them by default", fmt::join(table_names(), ", ")))
+        ->type_name("");
+    app()
+        .add_option("--load", flags_.plugins,
+                    "a plugin whose models, data sets, objectives to show")
+        ->allow_extra_args(false)
+        ->type_name("LIBRARY");
+    app().footer(
+        "Examples:\n"
+        "  lockstep list models\n"
+        "  lockstep list --load libmine.so");
+  }
+
+  int run() override { return list(flags_); }
+
+ private:
+  ListFlags flags_;
+};
+
 }  // namespace
 
-Command add_list(CLI::App& parent) {
-  auto flags = std::make_shared<ListFlags>();
-  CLI::App* app = parent.add_subcommand("list", "List what recipes and flags can name");
-  app->add_option("TABLE", flags->table,
-                  fmt::format("{}; all of them by default", fmt::join(table_names(), ", ")))
-      ->type_name("");
-  app->add_option("--load", flags->plugins, "a plugin whose models, data sets, objectives to show")
-      ->allow_extra_args(false)
-      ->type_name("LIBRARY");
-  app->footer(
-      "Examples:\n"
-      "  lockstep list models\n"
-      "  lockstep list --load libmine.so");
-  return {app, [flags] { return list(*flags); }};
+std::unique_ptr<Command> add_list(CLI::App& parent) {
+  return std::make_unique<ListCommand>(parent);
 }
 
 }  // namespace lockstep::cli

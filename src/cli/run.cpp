@@ -73,24 +73,37 @@ int run_program(const launch::PlacementFlags& placement, const std::vector<std::
   return started.exit_code;
 }
 
+class RunCommand final : public Command {
+ public:
+  explicit RunCommand(CLI::App& parent, std::vector<std::string> program)
+      : Command(
+            parent, "run",
+            "Start your own program as workers of one job: lockstep run -n N -- PROGRAM ARGUMENTS"),
+        program_(std::move(program)) {
+    add_placement_flags(app(), flags_);
+    app().footer(
+        "The program finds its rank by lockstep::init, or by torchrun's variables: RANK, "
+        "WORLD_SIZE,\n"
+        "LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Lines of its output get the rank in front. When a\n"
+        "worker fails the others are ended; Ctrl-C ends all.\n"
+        "Examples:\n"
+        "  lockstep run -n 2 -- build/examples/mnist_ddp ~/.local/share/lockstep/mnist\n"
+        "  LOCKSTEP_JOB_KEY=... lockstep run -n 4 --nnodes 2 --node-rank 0 --master node1:29500 "
+        "\\\n"
+        "    -- ./my_program");
+  }
+
+  int run() override { return run_program(flags_, program_); }
+
+ private:
+  launch::PlacementFlags flags_;
+  const std::vector<std::string> program_;
+};
+
 }  // namespace
 
-Command add_run(CLI::App& parent, std::vector<std::string> program) {
-  auto flags = std::make_shared<launch::PlacementFlags>();
-  CLI::App* app = parent.add_subcommand(
-      "run",
-      "Start your own program as workers of one job: lockstep run -n N -- PROGRAM ARGUMENTS");
-  add_placement_flags(*app, *flags);
-  app->footer(
-      "The program finds its rank by lockstep::init, or by torchrun's variables: RANK, "
-      "WORLD_SIZE,\n"
-      "LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Lines of its output get the rank in front. When a\n"
-      "worker fails the others are ended; Ctrl-C ends all.\n"
-      "Examples:\n"
-      "  lockstep run -n 2 -- build/examples/mnist_ddp ~/.local/share/lockstep/mnist\n"
-      "  LOCKSTEP_JOB_KEY=... lockstep run -n 4 --nnodes 2 --node-rank 0 --master node1:29500 \\\n"
-      "    -- ./my_program");
-  return {app, [flags, program = std::move(program)] { return run_program(*flags, program); }};
+std::unique_ptr<Command> add_run(CLI::App& parent, std::vector<std::string> program) {
+  return std::make_unique<RunCommand>(parent, std::move(program));
 }
 
 }  // namespace lockstep::cli

@@ -53,24 +53,37 @@ job::TrainingJob job_from(const TrainFlags& flags, RequestedRecipe asked) {
   return job;
 }
 
-int train(const TrainFlags& flags) {
-  const ResultFormat format = flags.json ? ResultFormat::json : ResultFormat::text;
-  const bool writes = writes_folder(flags);
-  RequestedRecipe asked = requested_recipe(flags, writes ? Record::here : Record::elsewhere);
-  if (flags.print_recipe) {
+class TrainCommand final : public Command {
+ public:
+  explicit TrainCommand(CLI::App& parent)
+      : Command(parent, "train", "Train a model as a recipe says") {
+    add_train_flags(app(), flags_);
+  }
+  int run() override;
+
+ private:
+  TrainFlags flags_;
+};
+
+int TrainCommand::run() {
+  const ResultFormat format = flags_.json ? ResultFormat::json : ResultFormat::text;
+  const bool writes = writes_folder(flags_);
+  RequestedRecipe asked =
+      requested_recipe(flags_, writes ? FolderAccess::here : FolderAccess::elsewhere);
+  if (flags_.print_recipe) {
     fmt::print("{}", to_toml(asked.recipe));
     return 0;
   }
-  check_flags(flags);
-  if (const auto finished = flags.resume ? run::outcome_of(*flags.out) : std::nullopt;
+  check_flags(flags_);
+  if (const auto finished = flags_.resume ? run::outcome_of(*flags_.out) : std::nullopt;
       finished && finished->kind == run::Outcome::Kind::ended) {
     if (!writes) return 0;
-    tell(fmt::format("{} is finished", *flags.out));
-    show_result(*finished, format);
+    tell(fmt::format("{} is finished", *flags_.out));
+    show_result(*finished, format, flags_.plugins);
     return 0;
   }
-  const job::JobResult result = job::run_training(job_from(flags, std::move(asked)));
-  if (result.outcome) show_result(*result.outcome, format);
+  const job::JobResult result = job::run_training(job_from(flags_, std::move(asked)));
+  if (result.outcome) show_result(*result.outcome, format, flags_.plugins);
   if (result.process == job::JobResult::Process::forked_worker)
     launch::end_worker(result.exit_code);
   return result.exit_code;
@@ -78,11 +91,8 @@ int train(const TrainFlags& flags) {
 
 }  // namespace
 
-Command add_train(CLI::App& parent) {
-  auto flags = std::make_shared<TrainFlags>();
-  CLI::App* app = parent.add_subcommand("train", "Train a model as a recipe says");
-  add_train_flags(*app, *flags);
-  return {app, [flags] { return train(*flags); }};
+std::unique_ptr<Command> add_train(CLI::App& parent) {
+  return std::make_unique<TrainCommand>(parent);
 }
 
 }  // namespace lockstep::cli

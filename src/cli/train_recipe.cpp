@@ -73,19 +73,23 @@ std::vector<std::string> differences_from_record(const Recipe& asked, const fs::
 
 }  // namespace
 
-RequestedRecipe requested_recipe(const TrainFlags& flags, Record record) {
+RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
   if (!flags.resume) return {recipe_from(flags, {})};
   if (!flags.out) throw BadInput("--resume: say which run with --out DIR");
   const fs::path out = *flags.out;
-  if (record == Record::elsewhere && !fs::exists(out / "recipe.toml"))
+  if (record == FolderAccess::elsewhere && !fs::exists(out / "recipe.toml"))
     return {recipe_from(flags, {})};
-  const Recipe used = read_recipe(record == Record::here ? run::RunFolder::open(out).recipe()
-                                                         : out / "recipe.toml");
+  const Recipe used = read_recipe(record == FolderAccess::here ? run::RunFolder::open(out).recipe()
+                                                               : out / "recipe.toml");
   const Recipe asked = recipe_from(flags, used);
   std::vector<std::string> different = differences_from_record(asked, out);
+  if (asked.train.compress == "power_sgd")
+    different.emplace_back(
+        "train.compress = \"power_sgd\": what it left out of the last gradients is not in "
+        "checkpoints");
   if (!different.empty() && !flags.force)
     throw BadInput(
-        "--resume --out {}: the recipe differs from the one this run began with: {}; "
+        "--resume --out {}: the result would not be that of the recipe this run began with: {}; "
         "resume without changes, start a new run, or say --force to go on with a run that no "
         "recipe repeats",
         out.string(), fmt::join(different, "; "));

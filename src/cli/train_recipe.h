@@ -9,7 +9,7 @@
 namespace lockstep::cli {
 
 /// Who writes a run's folder has it; on other hosts it may be missing.
-enum class Record { here, elsewhere };
+enum class FolderAccess { here, elsewhere };
 
 struct RequestedRecipe {
   Recipe recipe;
@@ -19,7 +19,7 @@ struct RequestedRecipe {
 
 /// The recipe that the flags name, or the one of the run that is resumed, changed as they say.
 /// Throws BadInput; also where a run would be resumed by another recipe, without --force.
-RequestedRecipe requested_recipe(const TrainFlags& flags, Record record);
+RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record);
 
 /// What runs without --out are called: the recipe's name, or what they train on what.
 std::string run_name(const TrainFlags& flags, const Recipe& recipe);

@@ -54,13 +54,14 @@ void print_summary(const Json& end) {
 
 }  // namespace
 
-void show_result(const run::Outcome& outcome, ResultFormat format) {
+void show_result(const run::Outcome& outcome, ResultFormat format,
+                 const std::vector<std::string>& plugins) {
   const bool ended = outcome.kind == run::Outcome::Kind::ended;
   if (format == ResultFormat::json)
     fmt::print("{}\n", outcome.event.dump());
   else if (ended)
     print_summary(outcome.event);
-  if (!ended) job::tell_how_to_resume(outcome.event["out"].get<std::string>());
+  if (!ended) job::tell_how_to_resume(outcome.event["out"].get<std::string>(), plugins);
 }
 
 }  // namespace lockstep::cli

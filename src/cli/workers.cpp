@@ -29,22 +29,33 @@ int show_workers(const WorkersFlags& flags) {
   return 0;
 }
 
+class WorkersCommand final : public Command {
+ public:
+  explicit WorkersCommand(CLI::App& parent)
+      : Command(parent, "workers",
+                "Show the workers of an elastic run, and change how many there are") {
+    app().add_option("RUN", flags_.run, "the run's folder")->type_name("")->required();
+    app()
+        .add_option("--set", flags_.set,
+                    "so many from the next step on, within --min-workers and --max-workers")
+        ->type_name("N");
+    app().footer(
+        "Examples:\n"
+        "  lockstep train recipes/fashion-convnet.toml --workers 2 --elastic --out runs/mine\n"
+        "  lockstep workers runs/mine\n"
+        "  lockstep workers runs/mine --set 4");
+  }
+
+  int run() override { return show_workers(flags_); }
+
+ private:
+  WorkersFlags flags_;
+};
+
 }  // namespace
 
-Command add_workers(CLI::App& parent) {
-  auto flags = std::make_shared<WorkersFlags>();
-  CLI::App* app = parent.add_subcommand(
-      "workers", "Show the workers of an elastic run, and change how many there are");
-  app->add_option("RUN", flags->run, "the run's folder")->type_name("")->required();
-  app->add_option("--set", flags->set,
-                  "so many from the next step on, within --min-workers and --max-workers")
-      ->type_name("N");
-  app->footer(
-      "Examples:\n"
-      "  lockstep train recipes/fashion-convnet.toml --workers 2 --elastic --out runs/mine\n"
-      "  lockstep workers runs/mine\n"
-      "  lockstep workers runs/mine --set 4");
-  return {app, [flags] { return show_workers(*flags); }};
+std::unique_ptr<Command> add_workers(CLI::App& parent) {
+  return std::make_unique<WorkersCommand>(parent);
 }
 
 }  // namespace lockstep::cli

@@ -40,6 +40,8 @@ std::string Dataset::digest() const {
   for (const int64_t sample : data::spread_samples(*this, kDigestSamples)) {
     data::write_sample(*this, sample, 0, room.memory());
     digest.add(room.bytes());
+    const int64_t count = items(sample);
+    digest.add(std::as_bytes(std::span(&count, 1)));
   }
   return digest.hex();
 }
@@ -153,6 +155,8 @@ void write_sample(const Dataset& dataset, int64_t index, int64_t epoch,
     throw;
   } catch (const std::exception& error) {
     throw BadInput("data: sample {} cannot be read: {}", index, error.what());
+  } catch (...) {
+    throw BadInput("data: sample {} cannot be read: what was thrown is no std::exception", index);
   }
 }
 

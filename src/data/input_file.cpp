@@ -102,6 +102,7 @@ HeldBytes InputFile::map_rest(size_t bytes) const {
   close(descriptor);
   errno = error;
   if (mapped == MAP_FAILED) fail();
+  madvise(mapped, whole, MADV_RANDOM);  // samples are read in random order
   const std::shared_ptr<const std::byte> file(static_cast<const std::byte*>(mapped),
                                               [mapped, whole](auto*) { munmap(mapped, whole); });
   return {std::shared_ptr<const std::byte>(file, file.get() + position_), bytes};

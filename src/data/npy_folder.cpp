@@ -17,13 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class Layout { channels_first, channels_last };
+enum class ChannelOrder { channels_first, channels_last };
 enum class Targets { classes, numbers };
 
-Layout layout_from(const Options& options) {
+ChannelOrder layout_from(const Options& options) {
   const std::string name = options.text("layout", "channels_first");
-  if (name == "channels_first") return Layout::channels_first;
-  if (name == "channels_last") return Layout::channels_last;
+  if (name == "channels_first") return ChannelOrder::channels_first;
+  if (name == "channels_last") return ChannelOrder::channels_last;
   throw BadInput("data.options.layout = \"{}\": expected channels_first or channels_last", name);
 }
 
@@ -48,13 +48,13 @@ void channels_to_front(std::span<const T> from, const Shape& shape, std::span<T>
         to[start + c * pixels + p] = from[start + p * channels + c];
 }
 
-struct Pair {
+struct NpyPair {
   std::shared_ptr<const NpyArray> x;
   std::shared_ptr<const NpyArray> y;
 };
 
-Pair read_pair(const fs::path& x_path, const fs::path& y_path) {
-  Pair pair{std::make_shared<NpyArray>(x_path), std::make_shared<NpyArray>(y_path)};
+NpyPair read_pair(const fs::path& x_path, const fs::path& y_path) {
+  NpyPair pair{std::make_shared<NpyArray>(x_path), std::make_shared<NpyArray>(y_path)};
   if (pair.x->samples() != pair.y->samples())
     throw BadInput(
         "{} has {} samples, {} has {} labels: expected as many; save both again from "
@@ -64,9 +64,9 @@ Pair read_pair(const fs::path& x_path, const fs::path& y_path) {
 }
 
 // An array of one number a sample is a row of one feature.
-Shape input_shape(const NpyArray& x, Layout layout) {
+Shape input_shape(const NpyArray& x, ChannelOrder layout) {
   Shape shape = x.shape().empty() ? Shape{1} : x.shape();
-  if (layout == Layout::channels_last && (shape.size() == 3 || shape.size() == 4))
+  if (layout == ChannelOrder::channels_last && (shape.size() == 3 || shape.size() == 4))
     std::rotate(shape.end() - 3, shape.end() - 1, shape.end());
   return shape;
 }
@@ -80,10 +80,11 @@ std::vector<std::string> numbered_classes(int64_t count) {
 
 class NpyDataset final : public Dataset {
  public:
-  NpyDataset(Pair pair, Layout layout, Targets targets, std::vector<std::string> class_names)
+  NpyDataset(NpyPair pair, ChannelOrder layout, Targets targets,
+             std::vector<std::string> class_names)
       : x_(std::move(pair.x)),
         y_(std::move(pair.y)),
-        moves_channels_(layout == Layout::channels_last &&
+        moves_channels_(layout == ChannelOrder::channels_last &&
                         (x_->shape().size() == 3 || x_->shape().size() == 4)),
         fields_{{{"x", x_->has_bytes() ? Type::u8 : Type::f32, input_shape(*x_, layout)}},
                 {{"y", Type::f32, y_->shape()}}} {
@@ -148,8 +149,8 @@ bool has_test(const fs::path& folder) {
 
 Splits load_npy(const DatasetOptions& options) {
   const fs::path folder = folder_argument(options, "npy");
-  const Layout layout = layout_from(options.options);
-  std::vector<Pair> pairs = {read_pair(folder / "x.npy", folder / "y.npy")};
+  const ChannelOrder layout = layout_from(options.options);
+  std::vector<NpyPair> pairs = {read_pair(folder / "x.npy", folder / "y.npy")};
   const Targets targets = targets_from(options.options, *pairs[0].y);
   if (has_test(folder)) {
     pairs.push_back(read_pair(folder / "x_test.npy", folder / "y_test.npy"));
@@ -157,11 +158,11 @@ Splits load_npy(const DatasetOptions& options) {
   }
   int64_t largest = 0;
   if (targets == Targets::classes)
-    for (const Pair& pair : pairs) {
+    for (const NpyPair& pair : pairs) {
       const std::vector<int64_t> labels = pair.y->labels();
       largest = std::max(largest, *std::max_element(labels.begin(), labels.end()));
     }
-  const auto make = [&](const Pair& pair) {
+  const auto make = [&](const NpyPair& pair) {
     return std::make_shared<NpyDataset>(pair, layout, targets, numbered_classes(largest + 1));
   };
   return {make(pairs[0]), pairs.size() > 1 ? make(pairs[1]) : nullptr};

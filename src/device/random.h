@@ -5,7 +5,7 @@
 namespace lockstep {
 
 /// What a random stream is for: streams of different purposes never overlap.
-enum class Purpose : uint64_t { weights = 1, shuffle, augment, forward, hold_out };
+enum class Purpose : uint64_t { weights = 1, shuffle, augment, forward, hold_out, evaluation };
 
 /// Random numbers that are a pure function of their key, so that who draws them, when, and on how
 /// many workers makes no difference.

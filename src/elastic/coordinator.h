@@ -20,7 +20,7 @@ struct CoordinatorOptions {
   uint16_t port = 0;
   std::string key;              ///< what only the job's workers know
   double silence_seconds = 10;  ///< until a worker that says nothing is lost
-  Membership::Limits limits;
+  Membership::Bounds limits;
   std::function<void(const std::string& message)> tell;
 };
 

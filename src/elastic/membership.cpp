@@ -22,7 +22,7 @@ std::optional<std::string> objection(const Facts& jobs, const Facts& theirs) {
 
 }  // namespace
 
-std::optional<std::string> Membership::admit(MemberId id, const Hello& hello, const Place& place) {
+std::optional<std::string> Membership::admit(MemberId id, const Hello& hello, const Seat& place) {
   if (over_ || stops_) return "the job is at its end";
   if (auto other = objection(limits_.facts, hello.facts)) return other;
   if (!place.here && count() >= std::max(wanted_, limits_.most))
@@ -195,7 +195,7 @@ void Membership::begin_generation(bool last, std::vector<Order>& orders) {
   int rank = 0;
   const int world = count();
   for (const MemberId id : by_rank()) {
-    Member& member = members_.at(id);
+    MemberState& member = members_.at(id);
     member.rank = rank++;
     member.told_to_leave = member.told_at_once = false;
     orders.push_back({id, Go{.generation = generation_,
@@ -219,7 +219,7 @@ std::vector<MemberId> Membership::by_rank() const {
   return ids;
 }
 
-std::string Membership::name(const Member& member) const {
+std::string Membership::name(const MemberState& member) const {
   const std::string who = fmt::format("{}, pid {}", member.hello.host, member.hello.pid);
   return member.rank ? fmt::format("rank {} ({})", *member.rank, who) : who;
 }
@@ -227,7 +227,7 @@ std::string Membership::name(const Member& member) const {
 std::string Membership::text() const {
   std::string lines;
   for (const MemberId id : by_rank()) {
-    const Member& member = members_.at(id);
+    const MemberState& member = members_.at(id);
     lines += name(member) + (member.rank ? "\n" : ", waiting\n");
   }
   return lines;

@@ -18,7 +18,7 @@ using MemberId = int64_t;
 /// Where a member runs: on the coordinator's own host in one of its places, or elsewhere. Rank 0,
 /// which keeps the run's record, is always here, so that a part of the job that is cut off can
 /// never write.
-struct Place {
+struct Seat {
   std::optional<int> here;  ///< which place of this host
 };
 
@@ -31,7 +31,7 @@ struct Order {
 /// generation. Talks to nobody: takes what happened and gives orders.
 class Membership {
  public:
-  struct Limits {
+  struct Bounds {
     Facts facts = {};  ///< what every worker must hold
     int first = 1;     ///< so many begin
     int here = 1;      ///< of them on this host
@@ -40,14 +40,14 @@ class Membership {
     double patience_seconds = 60;  ///< for so many to come, at first and later on
   };
 
-  explicit Membership(const Limits& limits)
+  explicit Membership(const Bounds& limits)
       : limits_(limits),
         wanted_(limits.first),
         places_here_(limits.here),
         patience_(Deadline::in(limits.patience_seconds)) {}
 
   /// Why this one cannot belong to the job; nothing where it is welcome.
-  std::optional<std::string> admit(MemberId id, const Hello& hello, const Place& place);
+  std::optional<std::string> admit(MemberId id, const Hello& hello, const Seat& place);
   void ready(MemberId id, const Ready& ready);
   void beat(MemberId id, int64_t step);
   /// It said goodbye, which all do once rank 0 has written everything: the job's end.
@@ -87,16 +87,16 @@ class Membership {
  private:
   static constexpr double kNoHurry = 3600;
 
-  struct Member {
+  struct MemberState {
     Hello hello;
-    Place place;
+    Seat place;
     std::optional<int> rank;  ///< of the generation it is in
     bool resigned = false;
     bool told_to_leave = false;  ///< the generation, after a step or at once
     bool told_at_once = false;
   };
 
-  std::string name(const Member& member) const;
+  std::string name(const MemberState& member) const;
   bool in_generation() const;
   bool anyone_here() const;
   int needed() const { return generation_ == 0 ? limits_.first : limits_.least; }
@@ -106,10 +106,10 @@ class Membership {
   void begin_generation(bool last, std::vector<Order>& orders);
   std::vector<MemberId> by_rank() const;
 
-  const Limits limits_;
+  const Bounds limits_;
   int wanted_;
   int places_here_;
-  std::map<MemberId, Member> members_;
+  std::map<MemberId, MemberState> members_;
   int64_t generation_ = 0;
   int64_t step_ = -1;           ///< the furthest that anyone has told
   int64_t step_at_loss_ = -1;   ///< when somebody was lost last

@@ -33,12 +33,16 @@ void tell(const std::string& message) {
 }
 
 // Everything that a worker needs, loaded once: workers that are forked share it.
-struct Ready {
+struct PreparedJob {
   TrainingJob job;
   const train::TrainerLibrary* library;
   std::shared_ptr<const data::TrainingData> data;
   std::unique_ptr<run::SharedFolder> folder;
 };
+
+void tell_failure(const PreparedJob& ready, const std::string& message) {
+  job::tell_failure(ready.folder->path(), message, ready.job.plugins);
+}
 
 ElasticJob elastic_job(const TrainingJob& job) {
   return {.flags = job.elastic,
@@ -74,19 +78,32 @@ void check_order_of_addition(TrainingJob& job, int workers) {
   job.departures.push_back(fmt::format("added by {} on {} workers", job.algorithm, workers));
 }
 
+// What PowerSGD leaves out of a step's gradients is kept by the worker, for the next step.
+void check_power_sgd(const TrainingJob& job, int workers) {
+  if (job.recipe.train.compress != "power_sgd") return;
+  if (job.elastic.asked())
+    throw BadInput(
+        "train.compress = \"power_sgd\": every worker keeps a state of its own, so that none may "
+        "come or go; leave --elastic out");
+  if (const int64_t slices = slices_of(job.recipe); slices != workers)
+    throw BadInput(
+        "train.compress = \"power_sgd\": needs one shard a worker, computed in one piece; there "
+        "are "
+        "{} workers and {} pieces (train.shards = {}, train.accumulate = {}): set train.shards to "
+        "the number of workers, and train.accumulate to 1",
+        workers, slices, shards_of(job.recipe), job.recipe.train.accumulate);
+}
+
 // What all workers would find is found here, and told once.
 void check(TrainingJob& job, int workers) {
   launch::check_algorithm(job.algorithm, job.transport);
   check(elastic_job(job));
   check_worker_count(job.recipe, workers);
   check_order_of_addition(job, workers);
-  if (job.recipe.train.compress == "power_sgd" && job.elastic.asked())
-    throw BadInput(
-        "train.compress = \"power_sgd\": what it leaves out of a step belongs to a worker, so that "
-        "none may come or go; leave --elastic out");
+  check_power_sgd(job, workers);
 }
 
-Ready make_ready(TrainingJob job) {
+PreparedJob prepare(TrainingJob job) {
   // Both take a while: the one in a thread while the other is done here. Plugins need the library.
   auto loading = load_trainer();
   const train::TrainerLibrary* library = nullptr;
@@ -103,7 +120,7 @@ Ready make_ready(TrainingJob job) {
   return {std::move(job), library, std::move(data), std::move(folder)};
 }
 
-train::WorkerTask task_of(const Ready& ready, const launch::Job& mine) {
+train::WorkerTask task_of(const PreparedJob& ready, const launch::Job& mine) {
   const TrainingJob& job = ready.job;
   train::WorkerTask task{
       .recipe = job.recipe,
@@ -122,44 +139,28 @@ train::WorkerTask task_of(const Ready& ready, const launch::Job& mine) {
   return task;
 }
 
-JobResult result_of(Outcome outcome, const train::WorkerTask& task) {
-  if (outcome.kind == Outcome::Kind::dismissed) return {outcome.exit_code};
-  const int code = outcome.kind == Outcome::Kind::ended ? 0 : launch::stop_exit_code();
-  // In an elastic job any worker may be rank 0 at the end: the launcher shows what it came to.
-  if (task.membership || task.job.rank != 0) return {code};
-  return {code, std::move(outcome)};
+// What this process is in the job: a worker with a task, or a launcher whose workers have ended.
+struct Role {
+  std::optional<train::WorkerTask> task = {};
+  JobResult result = {};  ///< the launcher's; a worker's says only whether it was forked
+};
+
+Role as_forked_worker(train::WorkerTask task) {
+  return {std::move(task), {.process = JobResult::Process::forked_worker}};
 }
 
-JobResult work(const Ready& ready, const train::WorkerTask& task) {
-  try {
-    return result_of(ready.library->train_as_worker(task), task);
-  } catch (const net::Interrupted& error) {
-    tell(error.what());
-    return {launch::stop_exit_code()};
-  }
-}
-
-JobResult as_worker(JobResult result) {
-  result.process = JobResult::Process::forked_worker;
-  return result;
-}
-
-// As a worker that no launcher of ours watches: failures are told here.
-JobResult work_alone(const Ready& ready, const launch::Job& mine) {
+// A worker that no launcher of ours watches.
+Role become_worker(const PreparedJob& ready, const launch::Job& mine) {
   launch::stop_on_signals();
-  try {
-    return work(ready, task_of(ready, mine));
-  } catch (const Error& error) {
-    tell(error.what());
-    tell_failure(ready.folder->path(), error.what());
-    return {error.exit_code()};
-  } catch (const std::exception& error) {
-    tell_failure(ready.folder->path(), error.what());
-    throw;
-  }
+  return {task_of(ready, mine)};
 }
 
-JobResult work_with_others(const Ready& ready) {
+bool came_to_something(const PreparedJob& ready) {
+  const std::string out = ready.folder->path();
+  return !out.empty() && run::outcome_of(out).has_value();
+}
+
+Role start_workers(const PreparedJob& ready) {
   const std::vector<launch::Job> jobs = launch::jobs_here(ready.job.placement);
   const int first = jobs.front().rank;
   const launch::StartedWorkers started =
@@ -168,17 +169,22 @@ JobResult work_with_others(const Ready& ready) {
                              .prefixed = launch::Prefixed::others});
   if (started.rank) {
     launch::stop_on_signals();
-    return as_worker(work(ready, task_of(ready, jobs[static_cast<size_t>(*started.rank - first)])));
+    return as_forked_worker(task_of(ready, jobs[static_cast<size_t>(*started.rank - first)]));
   }
   if (const launch::Ending* const failure = launch::first_failure(started.endings)) {
     tell(failure->text());
-    tell_failure(ready.folder->path(), failure->text());
+    tell_failure(ready, failure->text());
   }
-  return {launch::exit_code_of(started.endings)};
+  JobResult result{launch::exit_code_of(started.endings)};
+  if (result.exit_code == 0 && first == 0 && !came_to_something(ready)) {
+    tell("all workers ended with exit code 0 before the run did: does a plugin call exit()?");
+    result.exit_code = 1;
+  }
+  return {.result = result};
 }
 
 // What joins later must be what began: the same recipe, data, way to add up, and program.
-Facts elastic_facts(const Ready& ready) {
+Facts elastic_facts(const PreparedJob& ready) {
   Facts facts = result_values(ready.job.recipe);
   facts.emplace_back("data of digest", ready.data->digest);
   facts.emplace_back("--transport", ready.job.transport);
@@ -189,7 +195,7 @@ Facts elastic_facts(const Ready& ready) {
 }
 
 // Any worker may be the one that writes the run's events: what it came to is read from them.
-JobResult result_of_elastic(const Ready& ready, const ElasticJob& elastic,
+JobResult result_of_elastic(const PreparedJob& ready, const ElasticJob& elastic,
                             const launch::ElasticEnding& ending) {
   const std::string out = ready.folder->path();
   if (!out.empty()) run::remove_control(out);
@@ -197,15 +203,15 @@ JobResult result_of_elastic(const Ready& ready, const ElasticJob& elastic,
     tell(fmt::format("fewer than {} workers were left (--min-workers)", elastic.least()));
   if (!ending.failure.empty()) {
     tell(ending.failure);
-    tell_failure(out, ending.failure);
+    tell_failure(ready, ending.failure);
   }
   JobResult result{ending.exit_code};
   if (!out.empty()) result.outcome = run::outcome_of(out);
-  if (!result.outcome && ending.exit_code > 128) tell_failure(out, "its workers were killed");
+  if (!result.outcome && ending.exit_code > 128) tell_failure(ready, "its workers were killed");
   return result;
 }
 
-JobResult work_elastically(const Ready& ready) {
+Role start_elastic_workers(const PreparedJob& ready) {
   ElasticJob elastic = elastic_job(ready.job);
   elastic.facts = elastic_facts(ready);
   const launch::Job address = coordinator_address(elastic);
@@ -215,17 +221,29 @@ JobResult work_elastically(const Ready& ready) {
   try {
     started = launch::start_elastic_workers(options);
   } catch (const Error& error) {
-    tell_failure(ready.folder->path(), error.what());
+    tell_failure(ready, error.what());
     if (!ready.folder->path().empty()) run::remove_control(ready.folder->path());
     throw;
   }
-  if (!started.place) return result_of_elastic(ready, elastic, started.ending);
+  if (!started.place) return {.result = result_of_elastic(ready, elastic, started.ending)};
   if (!elastic.leads()) launch::stop_on_signals();
   launch::Job mine = address;
   mine.local_rank = *started.place;
   train::WorkerTask task = task_of(ready, mine);
   task.membership = member_options(elastic, address);
-  return as_worker(work(ready, task));
+  return as_forked_worker(std::move(task));
+}
+
+JobResult result_of(Outcome outcome, const Role& role) {
+  JobResult result = role.result;
+  if (outcome.kind == Outcome::Kind::dismissed) {
+    result.exit_code = outcome.exit_code;
+    return result;
+  }
+  result.exit_code = outcome.kind == Outcome::Kind::ended ? 0 : launch::stop_exit_code();
+  // In an elastic job any worker may be rank 0 at the end: the launcher shows what it came to.
+  if (!role.task->membership && role.task->job.rank == 0) result.outcome = std::move(outcome);
+  return result;
 }
 
 }  // namespace
@@ -234,19 +252,40 @@ JobResult run_training(TrainingJob job) {
   const std::optional<launch::Job> launched = launch::job_from_environment();
   const int workers = world_size(job, launched);
   check(job, workers);
-  const Ready ready = make_ready(std::move(job));
-  if (ready.job.elastic.asked()) return work_elastically(ready);
-  if (!launched && workers > 1) return work_with_others(ready);
-  return work_alone(ready, launched.value_or(launch::Job{.launcher = "nobody"}));
+  const PreparedJob ready = prepare(std::move(job));
+  Role role = ready.job.elastic.asked() ? start_elastic_workers(ready)
+              : !launched && workers > 1
+                  ? start_workers(ready)
+                  : become_worker(ready, launched.value_or(launch::Job{.launcher = "nobody"}));
+  if (!role.task) return role.result;
+  try {
+    return result_of(ready.library->train_as_worker(*role.task), role);
+  } catch (const net::Interrupted& error) {
+    tell(error.what());
+    role.result.exit_code = launch::stop_exit_code();
+    return role.result;
+  } catch (const std::exception& error) {
+    // The launcher of a forked worker tells why it has failed.
+    if (role.result.process == JobResult::Process::forked_worker) throw;
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    if (known != nullptr) tell(known->what());
+    tell_failure(ready, error.what());
+    if (known == nullptr) throw;
+    return {known->exit_code()};
+  }
 }
 
-void tell_how_to_resume(const std::string& out) {
-  std::fputs(fmt::format("go on with:  lockstep train --resume --out {}\n", out).c_str(), stderr);
+void tell_how_to_resume(const std::string& out, const std::vector<std::string>& plugins) {
+  std::string load;
+  for (const std::string& plugin : plugins) load += fmt::format(" --load {}", plugin);
+  std::fputs(fmt::format("go on with:  lockstep train --resume --out {}{}\n", out, load).c_str(),
+             stderr);
 }
 
-void tell_failure(const std::string& out, const std::string& message) {
+void tell_failure(const std::string& out, const std::string& message,
+                  const std::vector<std::string>& plugins) {
   if (!out.empty() && run::record_failure(out, message) == run::Remains::checkpoint)
-    tell_how_to_resume(out);
+    tell_how_to_resume(out, plugins);
 }
 
 }  // namespace lockstep::job

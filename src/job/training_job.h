@@ -49,9 +49,10 @@ JobResult run_training(TrainingJob job);
 
 /// Tells a failure in the run's events, and on stderr how to go on where there is a checkpoint.
 /// Does nothing for a run that has no folder yet ("").
-void tell_failure(const std::string& out, const std::string& message);
+void tell_failure(const std::string& out, const std::string& message,
+                  const std::vector<std::string>& plugins);
 
 /// "go on with: ...", on stderr.
-void tell_how_to_resume(const std::string& out);
+void tell_how_to_resume(const std::string& out, const std::vector<std::string>& plugins);
 
 }  // namespace lockstep::job

@@ -131,13 +131,13 @@ void channel_statistics(const ImageShape& shape, const T* x, T* mean, T* varianc
 
 template <typename T>
 void normalise(const ImageShape& shape, const T* x, const Affine<T>& affine, const T* residual,
-               Activation activation, T* y) {
+               Rectify rectify, T* y) {
   if (residual != nullptr)
-    activation == Activation::relu ? normalise_images<true, true>(shape, x, affine, residual, y)
-                                   : normalise_images<true, false>(shape, x, affine, residual, y);
+    rectify == Rectify::yes ? normalise_images<true, true>(shape, x, affine, residual, y)
+                            : normalise_images<true, false>(shape, x, affine, residual, y);
   else
-    activation == Activation::relu ? normalise_images<false, true>(shape, x, affine, residual, y)
-                                   : normalise_images<false, false>(shape, x, affine, residual, y);
+    rectify == Rectify::yes ? normalise_images<false, true>(shape, x, affine, residual, y)
+                            : normalise_images<false, false>(shape, x, affine, residual, y);
 }
 
 template <typename T>
@@ -158,13 +158,12 @@ void input_gradient(const ImageShape& shape, const T* dy, const T* y, const T* x
                : write_input_gradient<true>(shape, dy, y, x, terms, dx);
 }
 
-#define LOCKSTEP_FOR(T)                                                                        \
-  template void channel_statistics(const ImageShape&, const T*, T*, T*);                       \
-  template void normalise(const ImageShape&, const T*, const Affine<T>&, const T*, Activation, \
-                          T*);                                                                 \
-  template void gradient_sums(const ImageShape&, const T*, const T*, const T*, const T*,       \
-                              const GradientSums<T>&, T*);                                     \
-  template void input_gradient(const ImageShape&, const T*, const T*, const T*,                \
+#define LOCKSTEP_FOR(T)                                                                          \
+  template void channel_statistics(const ImageShape&, const T*, T*, T*);                         \
+  template void normalise(const ImageShape&, const T*, const Affine<T>&, const T*, Rectify, T*); \
+  template void gradient_sums(const ImageShape&, const T*, const T*, const T*, const T*,         \
+                              const GradientSums<T>&, T*);                                       \
+  template void input_gradient(const ImageShape&, const T*, const T*, const T*,                  \
                                const GradientTerms<T>&, T*)
 LOCKSTEP_FOR(float);
 LOCKSTEP_FOR(double);

@@ -18,7 +18,7 @@ struct ImageShape {
 template <typename T>
 void channel_statistics(const ImageShape& shape, const T* x, T* mean, T* variance);
 
-enum class Activation { none, relu };
+enum class Rectify { no, yes };
 
 /// Per channel: y = activation((x - mean) * scale + shift + residual). `residual` may be null.
 template <typename T>
@@ -29,7 +29,7 @@ struct Affine {
 };
 template <typename T>
 void normalise(const ImageShape& shape, const T* x, const Affine<T>& affine, const T* residual,
-               Activation activation, T* y);
+               Rectify rectify, T* y);
 
 /// Per channel, the sums over samples and pixels of g and of g * (x - mean), where g is dy, or zero
 /// where the activation was zero: `y` is its result, or null where there was none. Writes g to

@@ -29,29 +29,29 @@ void convolve(const ConvShape& shape, Weights kind, const float* weights,
 
 }  // namespace
 
-Method method_for(const ConvShape& shape, Layout input) {
+Method method_for(const ConvShape& shape, ImageLayout input) {
   const bool fills_tiles = std::min(shape.out_height(), shape.out_width()) >= kLeastSideForWinograd;
-  return input == Layout::blocked && fills_tiles && winograd_serves(shape) ? Method::winograd
-                                                                           : Method::direct;
+  return input == ImageLayout::blocked && fills_tiles && winograd_serves(shape) ? Method::winograd
+                                                                                : Method::direct;
 }
 
 const char* to_string(Method method) {
   return method == Method::winograd ? "winograd" : "direct";
 }
 
-bool serves(const ConvShape& shape, Layout input) {
+bool serves(const ConvShape& shape, ImageLayout input) {
   return shape.out_channels % kLanes == 0 &&
-         (input == Layout::plain || shape.in_channels % kLanes == 0) &&
+         (input == ImageLayout::plain || shape.in_channels % kLanes == 0) &&
          std::min(shape.in_height, shape.in_width) + 2 * shape.padding >= shape.kernel;
 }
 
-Convolution::Convolution(const ConvShape& shape, Layout input) : shape_(shape), input_(input) {
+Convolution::Convolution(const ConvShape& shape, ImageLayout input) : shape_(shape), input_(input) {
   if (method_for(shape, input) == Method::direct) direct_.emplace(shape, input);
 }
 
 int64_t Convolution::scratch_bytes() const {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-  if (input_ == Layout::plain)
+  if (input_ == ImageLayout::plain)
     return std::max(direct_->scratch_bytes(), kFloat * thin_scratch_count(shape_));
   if (direct_) return direct_->scratch_bytes();
   return kFloat *
@@ -78,7 +78,8 @@ void Convolution::input_gradient(const float* weights, const float* dy, float* d
 
 void Convolution::weight_gradient(const float* x, const float* dy, float* weights,
                                   std::byte* scratch) const {
-  if (input_ == Layout::plain) return thin_weight_gradient(shape_, x, dy, weights, floats(scratch));
+  if (input_ == ImageLayout::plain)
+    return thin_weight_gradient(shape_, x, dy, weights, floats(scratch));
   if (direct_) return direct_->weight_gradient(x, dy, weights, scratch);
   winograd_weight_gradient(shape_, x, dy, weights, floats(scratch));
 }

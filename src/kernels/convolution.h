@@ -14,17 +14,17 @@ enum class Method { winograd, direct };
 
 /// Which method serves a convolution: a rule on its shape, from measurements
 /// (`bench/kernels.cpp`). Never by timing at run time: another method is other bits.
-Method method_for(const ConvShape& shape, Layout input);
+Method method_for(const ConvShape& shape, ImageLayout input);
 const char* to_string(Method method);
 
 /// Whether either method does: blocks of channels are whole (a plain input may have any number).
-bool serves(const ConvShape& shape, Layout input);
+bool serves(const ConvShape& shape, ImageLayout input);
 
 /// One layer's convolution for one shape of input. It keeps weights as its method wants them, until
 /// it is told that they have changed.
 class Convolution {
  public:
-  Convolution(const ConvShape& shape, Layout input);
+  Convolution(const ConvShape& shape, ImageLayout input);
 
   const ConvShape& shape() const { return shape_; }
   Method method() const { return direct_ ? Method::direct : Method::winograd; }
@@ -41,7 +41,7 @@ class Convolution {
 
  private:
   ConvShape shape_;
-  Layout input_;
+  ImageLayout input_;
   std::optional<DirectConvolution> direct_;
   // Winograd's; empty until they are needed, and where there are too many to be kept.
   std::vector<float> filters_;

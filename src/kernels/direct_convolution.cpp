@@ -36,11 +36,11 @@ struct Reordered {
 }  // namespace
 
 struct DirectConvolution::Primitives {
-  Primitives(const ConvShape& s, Layout input)
+  Primitives(const ConvShape& s, ImageLayout input)
       : strides{s.stride, s.stride},
         padding{s.padding, s.padding},
         x(describe({s.samples, s.in_channels, s.in_height, s.in_width},
-                   input == Layout::plain ? Tag::nchw : Tag::nChw8c)),
+                   input == ImageLayout::plain ? Tag::nchw : Tag::nChw8c)),
         y(describe({s.samples, s.out_channels, s.out_height(), s.out_width()}, Tag::nChw8c)),
         any_weights(describe({s.out_channels, s.in_channels, s.kernel, s.kernel}, Tag::any)),
         plain_weights(describe({s.out_channels, s.in_channels, s.kernel, s.kernel}, Tag::oihw)),
@@ -50,7 +50,7 @@ struct DirectConvolution::Primitives {
                  engine}),
         run_forward(forward),
         for_forward{memory(forward.weights_desc(), engine)} {
-    if (input == Layout::plain) return;
+    if (input == ImageLayout::plain) return;
     backward_weights = {
         {dnnl::algorithm::convolution_direct, x, any_weights, y, strides, padding, padding},
         with_our_scratch(),
@@ -95,7 +95,7 @@ struct DirectConvolution::Primitives {
   Reordered for_data;
 };
 
-DirectConvolution::DirectConvolution(const ConvShape& shape, Layout input)
+DirectConvolution::DirectConvolution(const ConvShape& shape, ImageLayout input)
     : primitives_(std::make_unique<Primitives>(shape, input)) {}
 DirectConvolution::~DirectConvolution() = default;
 DirectConvolution::DirectConvolution(DirectConvolution&&) noexcept = default;

@@ -8,13 +8,13 @@
 namespace lockstep::kernels {
 
 /// How a convolution's input lies; its result is always blocked.
-enum class Layout { blocked, plain };
+enum class ImageLayout { blocked, plain };
 
 /// A convolution by its definition: oneDNN's, made once for a shape and run many times. Of a plain
 /// input it is the forward one only.
 class DirectConvolution {
  public:
-  DirectConvolution(const ConvShape& shape, Layout input);
+  DirectConvolution(const ConvShape& shape, ImageLayout input);
   ~DirectConvolution();
   DirectConvolution(DirectConvolution&&) noexcept;
   DirectConvolution& operator=(DirectConvolution&&) noexcept;

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 
 #include "lockstep/error.h"
@@ -24,6 +25,20 @@ bool is_named_by(const Ending& other, int rank) {
                      [&](const std::string& line) { return line.find(name) != std::string::npos; });
 }
 
+// What usually sends it, where a user may not know.
+const char* usual_cause(int signal) {
+  switch (signal) {
+    case SIGBUS:
+      return ": a data file that it had mapped was cut short, or the disk or /dev/shm is full";
+    case SIGKILL:
+      return ": by somebody, or by the system for want of memory";
+    case SIGXFSZ:
+      return ": a file grew beyond the limit of `ulimit -f`";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 std::string Ending::text() const {
@@ -33,8 +48,8 @@ std::string Ending::text() const {
   else if (hung)
     text += "did not end and had to be killed: it hung, or was stopped";
   else if (WIFSIGNALED(status))
-    text +=
-        fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    text += fmt::format("was killed by signal {} ({}){}", WTERMSIG(status),
+                        strsignal(WTERMSIG(status)), usual_cause(WTERMSIG(status)));
   else
     text += fmt::format("ended with exit code {}", WEXITSTATUS(status));
   if (!last_words.empty())

@@ -32,13 +32,13 @@ std::string key_for(const PlacementFlags& flags) {
   return random_key();
 }
 
-struct Address {
+struct MasterAddress {
   std::string host;
   uint16_t port;
 };
 
 // HOST, HOST:PORT or [IPV6]:PORT.
-Address parse_master(const std::string& text) {
+MasterAddress parse_master(const std::string& text) {
   const bool bracketed = text.starts_with('[');
   const size_t host_end = bracketed ? text.find(']') : std::min(text.rfind(':'), text.size());
   const std::string host = text.substr(bracketed ? 1 : 0, host_end - (bracketed ? 1 : 0));
@@ -91,8 +91,8 @@ void check_against(const PlacementFlags& flags, const Job& launched) {
 
 std::vector<Job> jobs_here(const PlacementFlags& flags) {
   check(flags);
-  const Address master =
-      flags.master.empty() ? Address{"127.0.0.1", net::free_port()} : parse_master(flags.master);
+  const MasterAddress master = flags.master.empty() ? MasterAddress{"127.0.0.1", net::free_port()}
+                                                    : parse_master(flags.master);
   const std::string key = key_for(flags);
   std::vector<Job> jobs;
   for (int local = 0; local < flags.workers(); ++local)

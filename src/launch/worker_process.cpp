@@ -46,7 +46,7 @@ void stand_in_the_background(int rank) {
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(const Place& place, Surroundings& surroundings)
+WorkerProcess::WorkerProcess(const Start& place, Surroundings& surroundings)
     : surroundings_(&surroundings) {
   ending_.rank = place.rank;
   ending_.noun = place.noun;
@@ -95,7 +95,7 @@ WorkerProcess::WorkerProcess(WorkerProcess&& other) noexcept
       running_(std::exchange(other.running_, false)),
       is_here_(other.is_here_) {}
 
-void WorkerProcess::become_worker(const Place& place, int parent) {
+void WorkerProcess::become_worker(const Start& place, int parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it died before this was asked for
   setpgid(0, 0);

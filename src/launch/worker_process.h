@@ -27,7 +27,7 @@ struct Surroundings {
 /// reaches it once, through its launcher, and so that what it started itself can be ended with it.
 class WorkerProcess {
  public:
-  struct Place {
+  struct Start {
     int rank = 0;
     std::string noun = "rank";  ///< what messages call the number, as in Ending
     int index = 0;              ///< worker `index` of `count` here gets its share of processors
@@ -36,7 +36,7 @@ class WorkerProcess {
   };
 
   /// Forks: returns here and, as a worker, in the new process. Throws Error where that cannot be.
-  WorkerProcess(const Place& place, Surroundings& surroundings);
+  WorkerProcess(const Start& place, Surroundings& surroundings);
   ~WorkerProcess();
   WorkerProcess(WorkerProcess&& other) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) = delete;
@@ -60,7 +60,7 @@ class WorkerProcess {
   Stage stage = Stage::unknown;  ///< as it was told
 
  private:
-  void become_worker(const Place& place, int parent);
+  void become_worker(const Start& place, int parent);
   void finish();
 
   Surroundings* surroundings_;

@@ -53,7 +53,7 @@ std::optional<int> Crew::start() {
     for (int index = 0; index < options_.count; ++index) {
       const int rank = options_.first_rank + index;
       workers_.emplace_back(
-          WorkerProcess::Place{
+          WorkerProcess::Start{
               .rank = rank, .index = index, .count = options_.count, .prefixed = prefixed(rank)},
           surroundings_);
       if (workers_.back().is_here()) return rank;

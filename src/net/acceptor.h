@@ -43,13 +43,13 @@ class Acceptor {
   std::vector<Connection> serve();
 
  private:
-  struct Pending {
+  struct PendingPeer {
     Descriptor socket;
     std::string address;  ///< kept, because a broken connection has none any more
     ServerHandshake handshake;
     Deadline deadline;
   };
-  using PendingList = std::list<Pending>;
+  using PendingList = std::list<PendingPeer>;
 
   void accept_all();
   void drop_late();

@@ -49,7 +49,8 @@ class RendezvousClient : public Rendezvous {
   std::vector<std::string> gather(const std::string& text) override {
     check_text(options_.rank, text);
     deadline_ = Deadline::in(options_.timeout_seconds);
-    const Entry entry{.milliseconds_left = milliseconds(options_.timeout_seconds), .text = text};
+    const GatherEntry entry{.milliseconds_left = milliseconds(options_.timeout_seconds),
+                            .text = text};
     link_.send(FrameKind::entry, encode(entry));
     std::vector<std::string> texts = await_roster();
     if (texts.size() != static_cast<size_t>(options_.world_size)) lost("sent half a roster");

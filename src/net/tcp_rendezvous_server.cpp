@@ -213,7 +213,7 @@ void RendezvousServer::hear(Joined& joined) {
   joined.link->flush();
   const std::optional<Frame> frame = joined.link->receive();
   if (frame) {
-    const std::optional<Entry> entry =
+    const std::optional<GatherEntry> entry =
         frame->kind == FrameKind::entry ? parse_entry(frame->bytes()) : std::nullopt;
     if (entry && !joined.text) {
       joined.text = entry->text;

@@ -127,7 +127,7 @@ std::string encode(const Join& join) {
       .bytes();
 }
 
-std::string encode(const Entry& entry) {
+std::string encode(const GatherEntry& entry) {
   return ByteWriter().put(entry.milliseconds_left).put_text(entry.text).bytes();
 }
 
@@ -169,9 +169,9 @@ std::optional<Join> parse_join(Bytes bytes) {
   return join;
 }
 
-std::optional<Entry> parse_entry(Bytes bytes) {
+std::optional<GatherEntry> parse_entry(Bytes bytes) {
   ByteReader reader(bytes);
-  Entry entry;
+  GatherEntry entry;
   entry.milliseconds_left = reader.get<uint32_t>();
   entry.text = reader.get_text(kLongestText);
   if (!reader.complete()) return std::nullopt;

@@ -93,7 +93,7 @@ struct Join {
 };
 
 /// A rank to rank 0: its text for `gather`.
-struct Entry {
+struct GatherEntry {
   uint32_t milliseconds_left = 0;
   std::string text;
 };
@@ -112,13 +112,13 @@ struct RendezvousFailure {
 
 std::string encode(const FrameHeader& header);
 std::string encode(const Join& join);
-std::string encode(const Entry& entry);
+std::string encode(const GatherEntry& entry);
 std::string encode_roster(const std::vector<std::string>& texts);
 std::string encode(const RendezvousFailure& failure);
 /// Also nullopt when the payload would be larger than its kind allows.
 std::optional<FrameHeader> parse_frame_header(Bytes bytes);
 std::optional<Join> parse_join(Bytes bytes);
-std::optional<Entry> parse_entry(Bytes bytes);
+std::optional<GatherEntry> parse_entry(Bytes bytes);
 std::optional<std::vector<std::string>> parse_roster(Bytes bytes);
 std::optional<RendezvousFailure> parse_failure(Bytes bytes);
 

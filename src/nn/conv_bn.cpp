@@ -29,9 +29,9 @@ struct Norm {
   Tensor running_variance;
 };
 
-struct Call {
+struct LayerCall {
   c10::intrusive_ptr<Kept> kept;
-  kernels::Activation activation;
+  kernels::Rectify activation;
   Norm norm;
 };
 
@@ -40,15 +40,15 @@ kernels::ImageShape image_shape(const Tensor& z) {
 }
 
 // Mean and variance to normalise by; keeps the running ones.
-struct Statistics {
+struct BatchStatistics {
   Tensor mean;
   Tensor variance;
 };
-Statistics statistics_of(const Norm& norm, const Tensor& z) {
+BatchStatistics statistics_of(const Norm& norm, const Tensor& z) {
   if (!norm.by_batch) return {norm.running_mean, norm.running_variance};
   const kernels::ImageShape shape = image_shape(z);
-  Statistics of = {at::empty({shape.channels()}, z.options()),
-                   at::empty({shape.channels()}, z.options())};
+  BatchStatistics of = {at::empty({shape.channels()}, z.options()),
+                        at::empty({shape.channels()}, z.options())};
   kernels::channel_statistics(shape, data(z), data(of.mean), data(of.variance));
   if (!norm.updates_running) return of;
   const auto count = static_cast<double>(shape.samples * shape.pixels);
@@ -68,10 +68,10 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
                         const Tensor& gamma, const Tensor& beta, const c10::optional<Tensor>& added,
-                        const Call& call) {
+                        const LayerCall& call) {
     const Tensor residual = added.value_or(Tensor());
     const Tensor z = convolve(call.kept->convolution, weight, x);
-    const Statistics of = statistics_of(call.norm, z);
+    const BatchStatistics of = statistics_of(call.norm, z);
     const int64_t channels = gamma.numel();
     const Tensor inverse = at::empty({channels}, z.options());
     const Tensor scale = at::empty({channels}, z.options());
@@ -83,7 +83,7 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
     const Tensor y = at::empty_like(z);
     kernels::normalise<float>(image_shape(z), data(z), {data(of.mean), data(scale), data(beta)},
                               data(residual), call.activation, data(y));
-    const bool activated = call.activation == kernels::Activation::relu;
+    const bool activated = call.activation == kernels::Rectify::yes;
     context->save_for_backward({x, weight, z, activated ? y : Tensor(), of.mean, inverse, scale});
     keep(*context, call.kept, x);
     context->saved_data["by_batch"] = call.norm.by_batch;
@@ -196,9 +196,9 @@ torch::Tensor ConvBn::operator()(const torch::Tensor& x, const torch::Tensor& re
   }
   kernels::Convolution& convolution = layer_->prepare(*conv_, *input);
   if (bn_->is_training()) require_several_values(convolution.shape());
-  const Call call = {
+  const LayerCall call = {
       c10::make_intrusive<Kept>(layer_, convolution),
-      activation_ == Activation::relu ? kernels::Activation::relu : kernels::Activation::none,
+      activation_ == Activation::relu ? kernels::Rectify::yes : kernels::Rectify::no,
       norm_of(*bn_)};
   return ConvBnFunction::apply(
       input->x, conv_->weight, bn_->weight, bn_->bias,

@@ -11,8 +11,8 @@
 
 namespace lockstep::nn {
 
+using kernels::ImageLayout;
 using kernels::kLanes;
-using kernels::Layout;
 
 namespace {
 
@@ -93,15 +93,15 @@ std::optional<Input> Layer::accept(const torch::nn::Conv2dImpl& conv, const torc
     return std::nullopt;
   Input input;
   if (is_blocked(x)) {
-    input = {x.contiguous(), Layout::blocked};
+    input = {x.contiguous(), ImageLayout::blocked};
   } else if (x.dim() == 4 && x.size(1) % kLanes == 0) {
-    input = {blocked(x), Layout::blocked};
+    input = {blocked(x), ImageLayout::blocked};
   } else if (x.dim() == 4 && !(x.requires_grad() && torch::GradMode::is_enabled())) {
-    input = {x.contiguous(), Layout::plain};
+    input = {x.contiguous(), ImageLayout::plain};
   } else {
     return std::nullopt;
   }
-  const int64_t channels = input.x.size(1) * (input.layout == Layout::blocked ? kLanes : 1);
+  const int64_t channels = input.x.size(1) * (input.layout == ImageLayout::blocked ? kLanes : 1);
   if (channels != conv.options.in_channels() ||
       !kernels::serves(shape_for(conv, input), input.layout))
     return std::nullopt;
@@ -111,8 +111,8 @@ std::optional<Input> Layer::accept(const torch::nn::Conv2dImpl& conv, const torc
 kernels::Convolution& Layer::prepare(const torch::nn::Conv2dImpl& conv, const Input& input) {
   notice_changed(conv.weight);
   const kernels::ConvShape shape = shape_for(conv, input);
-  Entry* found = nullptr;
-  for (Entry& entry : entries_)
+  PreparedConvolution* found = nullptr;
+  for (PreparedConvolution& entry : entries_)
     if (entry.layout == input.layout && entry.convolution.shape() == shape) found = &entry;
   if (found == nullptr)
     found = &entries_.emplace_back(input.layout, kernels::Convolution(shape, input.layout));
@@ -127,7 +127,7 @@ void Layer::notice_changed(const torch::Tensor& weight) {
   const auto count = static_cast<size_t>(weight.numel());
   if (weights_.size() == count && std::memcmp(weights_.data(), begin, count * sizeof(float)) == 0)
     return;
-  for (Entry& entry : entries_) entry.convolution.weights_changed();
+  for (PreparedConvolution& entry : entries_) entry.convolution.weights_changed();
   if (count <= kMostCompared) weights_.assign(begin, begin + count);
 }
 

@@ -23,7 +23,7 @@ torch::Tensor blocked(const torch::Tensor& x);
 /// A convolution's input as the kernels want it.
 struct Input {
   torch::Tensor x;
-  kernels::Layout layout;
+  kernels::ImageLayout layout;
 };
 
 /// What a layer remembers from call to call: a convolution for every shape of input it has met, and
@@ -46,14 +46,14 @@ class Layer {
   std::string served_by() const { return served_by_; }
 
  private:
-  struct Entry {
-    kernels::Layout layout;
+  struct PreparedConvolution {
+    kernels::ImageLayout layout;
     kernels::Convolution convolution;
   };
 
   const Kernels kernels_;
-  std::deque<Entry> entries_;   ///< their addresses stay
-  std::vector<float> weights_;  ///< as they were when the convolutions prepared them
+  std::deque<PreparedConvolution> entries_;  ///< their addresses stay
+  std::vector<float> weights_;               ///< as they were when the convolutions prepared them
   std::string served_by_;
 };
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -107,20 +109,38 @@ Totals& Totals::operator+=(const Totals& other) {
   return *this;
 }
 
+namespace {
+
+// JSON has no infinite numbers, which a metric may well be.
+Json as_texts(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(fmt::format("{}", value));
+  return list;
+}
+
+std::vector<double> from_texts(const Json& list) {
+  std::vector<double> values;
+  for (const Json& text : list)
+    values.push_back(std::strtod(text.get<std::string>().c_str(), nullptr));
+  return values;
+}
+
+}  // namespace
+
 Json to_json(const Totals& totals) {
   return {{"loss", totals.loss},
           {"weight", totals.weight},
           {"samples", totals.samples},
-          {"sums", totals.sums},
-          {"maxima", totals.maxima}};
+          {"sums", as_texts(totals.sums)},
+          {"maxima", as_texts(totals.maxima)}};
 }
 
 Totals totals_from(const Json& json) {
   return {.loss = json.at("loss"),
           .weight = json.at("weight"),
           .samples = json.at("samples"),
-          .sums = json.at("sums"),
-          .maxima = json.at("maxima")};
+          .sums = from_texts(json.at("sums")),
+          .maxima = from_texts(json.at("maxima"))};
 }
 
 Scorecard::Scorecard(std::vector<Metric> metrics, Phase phase)
@@ -168,7 +188,12 @@ void Scorecard::write(const Metric& metric, const Measurement& measurement, Slot
                             : metric.combine == Metric::Combine::max ? rest.maxima
                                                                      : rest.sums;
   if (into.empty()) return;  // who does not want tables
-  put(into, measurement.values);
+  std::vector<double> values = measurement.values;
+  // What is no number would be forgotten beside larger ones.
+  if (metric.combine == Metric::Combine::max)
+    for (double& value : values)
+      if (std::isnan(value)) value = std::numeric_limits<double>::infinity();
+  put(into, values);
   put(into, measurement.weights);
 }
 

@@ -133,11 +133,11 @@ std::vector<std::pair<std::string, std::string>> describe_figures(const Json& ev
 
 std::string describe_step(const Json& event, const Json& metrics, size_t width) {
   // In the order to show them, with what to leave out first on a narrow terminal.
-  struct Field {
+  struct Figure {
     std::string text;
     int leave_out;
   };
-  std::vector<Field> fields = {
+  std::vector<Figure> fields = {
       {fmt::format("epoch {}/{}", event.value("epoch", 0), event.value("epochs", 0)), 4},
       {fmt::format("step {}/{}", format_count(event.value("step", 0)),
                    format_count(event.value("steps", 0))),
@@ -151,11 +151,13 @@ std::string describe_step(const Json& event, const Json& metrics, size_t width) 
       {fmt::format("{} left", format_duration(event.value("seconds_left", 0.0))), 6}};
   const auto join = [&] {
     std::string line;
-    for (const Field& field : fields)
+    for (const Figure& field : fields)
       if (!field.text.empty()) line += (line.empty() ? "" : "  ") + field.text;
     return line;
   };
-  const auto first_to_go = [](const Field& a, const Field& b) { return a.leave_out < b.leave_out; };
+  const auto first_to_go = [](const Figure& a, const Figure& b) {
+    return a.leave_out < b.leave_out;
+  };
   while (fields.size() > 1 && join().size() > width)
     fields.erase(std::min_element(fields.begin(), fields.end(), first_to_go));
   return join();

@@ -56,7 +56,14 @@ class GradientSync::State {
   void go_on() { --pauses_; }
   bool step_complete() const { return pass_ == 0; }
   void join(const std::function<void()>& loop);
-  double clip_gradient_norm(double largest) { return replica_.clip_gradient_norm(largest); }
+  double clip_gradient_norm(double largest) {
+    if (pass_ != 0)
+      throw BadInput(
+          "clip_gradient_norm in the middle of a step: {} of this worker's {} shards are computed; "
+          "clip once step_complete() is true",
+          pass_, replica_.passes());
+    return replica_.clip_gradient_norm(largest);
+  }
   StragglerReport stragglers();
 
  private:
@@ -113,12 +120,12 @@ Shards shards_for(const DdpOptions& options, const World& world) {
 }
 
 parallel::ReplicaOptions replica_options(const DdpOptions& options, const World& world) {
-  using Statistics = parallel::ReplicaOptions::Statistics;
+  using BufferMode = parallel::ReplicaOptions::BufferMode;
   return {.shards = shards_for(options, world),
           .buckets = {options.first_bucket_bytes, options.bucket_bytes},
           .compress = options.compress,
           .hook = options.hook,
-          .statistics = options.shards > 0 ? Statistics::mean_over_shards : Statistics::left_alone};
+          .buffers = options.shards > 0 ? BufferMode::mean_over_shards : BufferMode::left_alone};
 }
 
 // It takes the mean over those who compute at the same time, which depends on their number.

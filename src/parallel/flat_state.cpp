@@ -84,7 +84,7 @@ void FlatState::broadcast(int root, collective::Cargo cargo) {
   }
   group_.broadcast(all_, root, cargo);
   if (group_.rank() == root) return;
-  for (const Item& item : items_)
+  for (const PlacedTensor& item : items_)
     if (item.state.tensor.numel() > 0) copy_bytes(item.place, item.state.tensor);
 }
 

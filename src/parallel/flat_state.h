@@ -33,13 +33,13 @@ class FlatState {
   void broadcast(int root, collective::Cargo cargo = {});
 
  private:
-  struct Item {
+  struct PlacedTensor {
     StateTensor state;
     torch::Tensor place;  ///< in `all_`
   };
 
   collective::Communicator& group_;
-  std::vector<Item> items_;
+  std::vector<PlacedTensor> items_;
   transport::Memory memory_;
   collective::Buffer all_;
 };

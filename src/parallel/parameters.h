@@ -26,13 +26,13 @@ class ParameterWatch {
   void check() const;
 
  private:
-  struct Item {
+  struct WatchedParameter {
     std::string name;
     torch::Tensor parameter;
     torch::Tensor before;  ///< shape and type alone
     bool trained;
   };
-  std::vector<Item> items_;
+  std::vector<WatchedParameter> items_;
 };
 
 }  // namespace lockstep::parallel

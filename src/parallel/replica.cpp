@@ -25,9 +25,9 @@ Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& op
   if (parameters_.size() == 0) throw BadInput("the model has no parameter that is trained");
   take_hook();
   make_reducer(last_first(parameters_.size()));
-  if (options_.parameters == ReplicaOptions::Memory::flat)
+  if (options_.parameters == ReplicaOptions::ParameterMemory::flat)
     flat_parameters_.emplace(parameters_, reducer_->layout());
-  if (options_.statistics == ReplicaOptions::Statistics::mean_over_shards)
+  if (options_.buffers == ReplicaOptions::BufferMode::mean_over_shards)
     statistics_.emplace(model_, options_.shards, group_);
 }
 

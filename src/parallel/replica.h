@@ -26,9 +26,9 @@ struct ReplicaOptions {
   /// Reduces buckets instead; then a worker has one shard.
   std::shared_ptr<GradientHook> hook = nullptr;
   /// Whether parameters are moved into one piece of memory, laid out as their gradients are.
-  enum class Memory { as_it_is, flat } parameters = Memory::as_it_is;
+  enum class ParameterMemory { as_it_is, flat } parameters = ParameterMemory::as_it_is;
   /// Whether buffers become the mean over shards in every step, or are left alone.
-  enum class Statistics { left_alone, mean_over_shards } statistics = Statistics::left_alone;
+  enum class BufferMode { left_alone, mean_over_shards } buffers = BufferMode::left_alone;
 };
 
 /// A model's parameters, gradients and buffers on one worker, and their exchange with the other
@@ -92,7 +92,7 @@ class Replica {
   /// Of all steps since the last report. Collective.
   StragglerReport stragglers() { return stragglers_.report(group_); }
 
-  /// With Memory::flat: all parameters and all gradients, laid out alike.
+  /// With ParameterMemory::flat: all parameters and all gradients, laid out alike.
   FlatParameters& flat_parameters() { return *flat_parameters_; }
   std::span<const float> flat_gradients() const;
 

@@ -33,33 +33,33 @@ torch::Tensor move_together(std::vector<torch::Tensor>& tensors) {
 }  // namespace
 
 template <typename Value>
-ShardStatistics::Buffers<Value>::Buffers(std::vector<torch::Tensor> tensors,
-                                         const collective::Shards& shards,
-                                         collective::Communicator& group)
+ShardStatistics::FlatBuffers<Value>::FlatBuffers(std::vector<torch::Tensor> tensors,
+                                                 const collective::Shards& shards,
+                                                 collective::Communicator& group)
     : values(move_together(tensors)),
       before(values.clone()),
       sum(values.numel() / static_cast<int64_t>(sizeof(Value)), shards, group) {}
 
 template <typename Value>
-void ShardStatistics::Buffers<Value>::give(int pass) {
+void ShardStatistics::FlatBuffers<Value>::give(int pass) {
   std::memcpy(sum.slot(pass).data(), values.data_ptr(), sum.slot(pass).size_bytes());
   sum.fold(pass);
 }
 
 template <typename Value>
-void ShardStatistics::Buffers<Value>::give_nothing(int pass) {
+void ShardStatistics::FlatBuffers<Value>::give_nothing(int pass) {
   std::ranges::fill(sum.slot(pass), Value{0});
   sum.fold(pass);
 }
 
 template <typename Value>
-void ShardStatistics::Buffers<Value>::take_sum() {
+void ShardStatistics::FlatBuffers<Value>::take_sum() {
   pending.wait();
   std::memcpy(values.data_ptr(), sum.result().data(), sum.result().size_bytes());
 }
 
 template <typename Value>
-void ShardStatistics::Buffers<Value>::take_mean(int64_t shards) {
+void ShardStatistics::FlatBuffers<Value>::take_mean(int64_t shards) {
   take_sum();
   collective::divider(type_of<Value>())(static_cast<std::byte*>(values.data_ptr()), values.nbytes(),
                                         shards);
@@ -80,7 +80,7 @@ ShardStatistics::ShardStatistics(torch::nn::Module& model, const collective::Sha
   }
   const auto make = [&]<typename Value>(Some<Value>& buffers, std::vector<torch::Tensor>& tensors) {
     if (!tensors.empty())
-      buffers = std::make_unique<Buffers<Value>>(std::move(tensors), shards, group);
+      buffers = std::make_unique<FlatBuffers<Value>>(std::move(tensors), shards, group);
   };
   make(floats_, floats);
   make(doubles_, doubles);

@@ -34,9 +34,9 @@ class ShardStatistics {
  private:
   // Buffers in one piece of memory; the model's are views. Added up as if they were `Value`s.
   template <typename Value>
-  struct Buffers {
-    Buffers(std::vector<torch::Tensor> tensors, const collective::Shards& shards,
-            collective::Communicator& group);
+  struct FlatBuffers {
+    FlatBuffers(std::vector<torch::Tensor> tensors, const collective::Shards& shards,
+                collective::Communicator& group);
     void give(int pass);          ///< what the shard leaves
     void give_nothing(int pass);  ///< zeros
     void take_sum();
@@ -48,7 +48,7 @@ class ShardStatistics {
     collective::Pending pending;
   };
   template <typename Value>
-  using Some = std::unique_ptr<Buffers<Value>>;
+  using Some = std::unique_ptr<FlatBuffers<Value>>;
 
   template <typename Action>
   void for_each(const Action& action);

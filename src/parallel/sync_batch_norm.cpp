@@ -18,7 +18,7 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-struct Statistics {
+struct GlobalStatistics {
   double count;
   Tensor mean;      ///< of doubles, by channel
   Tensor variance;  ///< biased
@@ -37,7 +37,7 @@ Tensor spread(const Tensor& values, const Tensor& input) {
   return values.to(input.scalar_type()).view(shape);
 }
 
-Statistics measure(const Tensor& input, World& world) {
+GlobalStatistics measure(const Tensor& input, World& world) {
   const int64_t channels = input.size(1);
   const auto dimensions = all_but_channels(input);
   const double count = static_cast<double>(input.numel()) / static_cast<double>(channels);
@@ -50,8 +50,8 @@ Statistics measure(const Tensor& input, World& world) {
   world.communicator().all_gather(
       {reinterpret_cast<std::byte*>(all.data_ptr()), all.numel(), Type::f64});
 
-  Statistics total{0, torch::zeros({channels}, torch::kDouble),
-                   torch::zeros({channels}, torch::kDouble)};
+  GlobalStatistics total{0, torch::zeros({channels}, torch::kDouble),
+                         torch::zeros({channels}, torch::kDouble)};
   for (int64_t rank = 0; rank < world.size(); ++rank) {
     const auto theirs = all[rank][0].item<double>();
     if (theirs == 0) continue;
@@ -147,7 +147,7 @@ Tensor SyncBatchNormImpl::forward(const Tensor& input) {
   if (!is_training() && running_mean.defined())
     return torch::batch_norm(input, weight, bias, running_mean, running_var, false, 0,
                              options_.eps(), false);
-  Statistics statistics;
+  GlobalStatistics statistics;
   {
     torch::NoGradGuard no_grad;
     statistics = measure(input, world_);

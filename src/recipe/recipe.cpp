@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 // A line of a recipe: a key or an option.
-struct Line {
+struct TomlLine {
   std::string section;
   std::string key;
   std::string value;
@@ -24,7 +24,7 @@ std::string meaning_of(const Key& key) {
   return fmt::format("{}: {}", fmt::join(key.use.users, ", "), key.meaning);
 }
 
-void add_options(std::vector<Line>& lines, const std::vector<OptionTable>& tables,
+void add_options(std::vector<TomlLine>& lines, const std::vector<OptionTable>& tables,
                  std::string_view section) {
   for (const OptionTable& table : tables)
     if (table.section() == section)
@@ -34,10 +34,10 @@ void add_options(std::vector<Line>& lines, const std::vector<OptionTable>& table
 }
 
 // All of them; a section's options come after its keys.
-std::vector<Line> lines_of(const Recipe& recipe) {
+std::vector<TomlLine> lines_of(const Recipe& recipe) {
   Recipe copy = recipe;
   const std::vector<OptionTable> tables = option_tables(copy);
-  std::vector<Line> lines;
+  std::vector<TomlLine> lines;
   std::string_view section;
   for (const Key& key : keys(copy)) {
     if (key.section() != section) add_options(lines, tables, section);
@@ -86,7 +86,7 @@ std::vector<std::string> without_effect(const Recipe& recipe) {
 std::string to_toml(const Recipe& recipe) {
   std::string toml;
   std::string section;
-  for (const Line& line : lines_of(recipe)) {
+  for (const TomlLine& line : lines_of(recipe)) {
     if (line.section != section)
       toml += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", line.section);
     section = line.section;
@@ -99,7 +99,7 @@ std::string to_toml(const Recipe& recipe) {
 
 Facts result_values(const Recipe& recipe) {
   Facts values;
-  for (const Line& line : lines_of(recipe))
+  for (const TomlLine& line : lines_of(recipe))
     if (line.role == Key::Role::result)
       values.emplace_back(fmt::format("{}.{}", line.section, line.key), line.value);
   return values;

@@ -20,18 +20,18 @@ namespace lockstep {
 struct Recipe {
   data::DataOptions data;
 
-  struct Model {
+  struct ModelSection {
     std::string name = "convnet";
     std::string weights;
     Options options;
   } model;
 
-  struct Objective {
+  struct ObjectiveSection {
     std::string name = "classification";
     Options options;
   } objective;
 
-  struct Train {
+  struct TrainSection {
     int64_t batch = 128;
     int64_t shards = 0;
     int64_t accumulate = 1;
@@ -48,11 +48,11 @@ struct Recipe {
   optim::OptimizerOptions optimizer;
   optim::ScheduleOptions schedule;
 
-  struct Checkpoint {
+  struct CheckpointSection {
     int64_t every_steps = 0;
   } checkpoint;
 
-  struct Log {
+  struct LogSection {
     int64_t every_steps = 10;
     int64_t digest_every_steps = 100;
   } log;

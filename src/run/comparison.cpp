@@ -17,7 +17,7 @@ constexpr const char* kFacts[] = {"data_sha256", "weights_sha256", "torch",
 
 // A run as far as it matters here. Steps that were done twice, after a resume, count once: the last
 // time.
-struct Record {
+struct RunRecord {
   Recipe recipe;
   std::map<std::string, std::string> facts;
   std::map<int64_t, std::map<std::string, std::string>> digests;
@@ -25,10 +25,10 @@ struct Record {
   std::string model_sha256;  ///< empty until the run has ended
 };
 
-Record read_record(const std::filesystem::path& run) {
+RunRecord read_record(const std::filesystem::path& run) {
   if (!std::filesystem::exists(run / "recipe.toml"))
     throw BadInput("{}: holds no run (no recipe.toml)", run.string());
-  Record record{.recipe = read_recipe(run / "recipe.toml")};
+  RunRecord record{.recipe = read_recipe(run / "recipe.toml")};
   for (const Json& event : read_events(run / "events.jsonl")) {
     const std::string kind = event.value("event", "");
     if (kind == "start") {
@@ -46,10 +46,10 @@ Record read_record(const std::filesystem::path& run) {
   return record;
 }
 
-std::vector<std::string> causes_of(const Record& a, const Record& b) {
+std::vector<std::string> causes_of(const RunRecord& a, const RunRecord& b) {
   std::vector<std::string> causes = differences(b.recipe, a.recipe);
   for (const char* fact : kFacts) {
-    const auto of = [&](const Record& record) {
+    const auto of = [&](const RunRecord& record) {
       const auto found = record.facts.find(fact);
       return found == record.facts.end() ? std::string("not told") : found->second;
     };
@@ -70,7 +70,7 @@ std::vector<std::string> other_tensors(const std::map<std::string, std::string>&
   return names;
 }
 
-void find_parting(const Record& a, const Record& b, Comparison& comparison) {
+void find_parting(const RunRecord& a, const RunRecord& b, Comparison& comparison) {
   std::optional<int64_t> last_equal;
   for (const auto& [step, digests] : a.digests) {
     const auto found = b.digests.find(step);
@@ -85,7 +85,7 @@ void find_parting(const Record& a, const Record& b, Comparison& comparison) {
   }
 }
 
-std::optional<int64_t> first_other_loss(const Record& a, const Record& b) {
+std::optional<int64_t> first_other_loss(const RunRecord& a, const RunRecord& b) {
   for (const auto& [step, loss] : a.losses) {
     const auto found = b.losses.find(step);
     if (found != b.losses.end() && found->second != loss) return step;
@@ -96,7 +96,7 @@ std::optional<int64_t> first_other_loss(const Record& a, const Record& b) {
 }  // namespace
 
 Comparison compare_runs(const std::filesystem::path& a, const std::filesystem::path& b) {
-  const Record first = read_record(a), second = read_record(b);
+  const RunRecord first = read_record(a), second = read_record(b);
   Comparison comparison;
   comparison.causes = causes_of(first, second);
   find_parting(first, second, comparison);

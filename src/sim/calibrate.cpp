@@ -83,7 +83,7 @@ double measure_folding(Communicator& group, const transport::Memory& memory) {
   return static_cast<double>(bytes) / average(group, best);
 }
 
-struct Sample {
+struct MeasuredPlan {
   Plan plan;
   double seconds;
 };
@@ -133,16 +133,16 @@ std::vector<Plan> sampled_plans(int world) {
 }
 
 // Sum of squared logarithms of simulated/measured.
-double distance(const Network& network, const std::vector<Sample>& samples) {
+double distance(const Network& network, const std::vector<MeasuredPlan>& samples) {
   double sum = 0;
-  for (const Sample& sample : samples) {
+  for (const MeasuredPlan& sample : samples) {
     const double simulated = simulate(sample.plan, kElementBytes, network).seconds;
     sum += std::pow(std::log(std::max(simulated, 1e-9) / sample.seconds), 2);
   }
   return sum;
 }
 
-void fit_to_samples(Network& network, const std::vector<Sample>& samples) {
+void fit_to_samples(Network& network, const std::vector<MeasuredPlan>& samples) {
   std::vector<double Network::*> numbers = {&Network::latency, &Network::overhead,
                                             &Network::overhead_per_byte};
   if (network.processors != kUnlimited) numbers.push_back(&Network::wake);
@@ -193,7 +193,7 @@ Network calibrate(Communicator& group) {
   network.reduce_bytes_per_second = measure_folding(group, memory);
   network.processors = shared_processors(group);
 
-  std::vector<Sample> samples;
+  std::vector<MeasuredPlan> samples;
   for (const Plan& plan : sampled_plans(group.world_size()))
     samples.push_back({plan, measure_short(group, memory, plan)});
   network.latency = 10e-6;

@@ -28,7 +28,7 @@ using collective::Plan;
 using collective::Round;
 
 // What one rank does in a round.
-struct Turn {
+struct RankRound {
   int messages = 0;
   double sending = 0;    // overheads of what it sends
   double receiving = 0;  // and receives
@@ -74,7 +74,7 @@ class Simulation {
     messages_.clear();
     for (int rank = 0; rank < plan_.world; ++rank) {
       const Round round = plan_.round(rank, index);
-      Turn& turn = turns_[rank];
+      RankRound& turn = turns_[rank];
       for (const auto& fold : round.folds) turn.folded += fold.range.size() * element_bytes_;
       for (const auto& send : round.sends) {
         const int64_t bytes = send.range.size() * element_bytes_;
@@ -104,8 +104,8 @@ class Simulation {
     const Path path = traffic_.links().path(message.from, message.to);
     const int64_t held_up = std::max<int64_t>(0, message.bytes - network_.burst_bytes);
     const double alone = static_cast<double>(held_up) / path.bytes_per_second;
-    Turn& sender = turns_[message.from];
-    Turn& receiver = turns_[message.to];
+    RankRound& sender = turns_[message.from];
+    RankRound& receiver = turns_[message.to];
     const double processed = start_[message.from] + sender.sending + alone;
     const double arrives = std::max(message.end, processed) + path.latency;
     ++receiver.messages;
@@ -133,7 +133,7 @@ class Simulation {
   void finish_round() {
     const double shared_end = pool_end();
     for (size_t rank = 0; rank < turns_.size(); ++rank) {
-      Turn& turn = turns_[rank];
+      RankRound& turn = turns_[rank];
       if (turn.idle()) continue;
       double end = start_[rank] + turn.sending + turn.receiving;
       if (turn.receives())
@@ -156,7 +156,7 @@ class Simulation {
 
   // Of one round.
   std::vector<Message> messages_;
-  std::vector<Turn> turns_;
+  std::vector<RankRound> turns_;
 };
 
 }  // namespace

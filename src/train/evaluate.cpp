@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/range.h"
 #include "data/loader.h"
+#include "device/random.h"
 #include "train/batch_tensors.h"
 
 namespace lockstep::train {
@@ -68,12 +70,28 @@ class Results {
   std::vector<double> table_;  ///< of one batch
 };
 
+// What a model changes of its buffers while it is evaluated would depend on who evaluates which
+// batch.
+class BuffersAsTheyWere {
+ public:
+  explicit BuffersAsTheyWere(const Model& model) {
+    for (const torch::Tensor& buffer : model.buffers()) kept_.emplace_back(buffer, buffer.clone());
+  }
+  void restore() const {
+    for (const auto& [buffer, before] : kept_) torch::Tensor(buffer).copy_(before);
+  }
+
+ private:
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> kept_;
+};
+
 }  // namespace
 
 Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scorecard,
                     std::shared_ptr<const Dataset> dataset, collective::Communicator& group) {
   torch::NoGradGuard no_grad;
   model.eval();
+  const BuffersAsTheyWere buffers(model);
   const Fields fields = dataset->fields();
   const int64_t size = dataset->size();
   data::Loader loader(std::move(dataset), {.batch = std::min(kBatch, size),
@@ -88,12 +106,14 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
       const data::LoadedBatch& loaded = loader.next();
       return to_tensors(loaded, fields, {0, loaded.whole});
     }();
+    torch::manual_seed(RandomStream(Purpose::evaluation, i).next());
     const Tensors outputs = model.forward(batch.inputs);
     const Loss loss = objective.loss(outputs, batch);
     scorecard.score(objective, outputs, batch, loss, results.slot(i));
     results.added();
   }
   model.train();
+  buffers.restore();
   return results.of_all(group);
 }
 

@@ -92,6 +92,8 @@ void register_linked_plugins() {
 
 void load_plugin(const std::string& name) {
   if (!std::filesystem::exists(name)) throw BadInput("--load {}: there is no such file", name);
+  if (!std::filesystem::is_regular_file(name))
+    throw BadInput("--load {}: is not a file that can be loaded", name);
   void* const library =
       dlopen(std::filesystem::absolute(name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr)
@@ -107,6 +109,9 @@ void load_plugin(const std::string& name) {
   } catch (const std::exception& error) {
     waiting_plugins().clear();
     throw BadInput("--load {}: failed: {}", name, error.what());
+  } catch (...) {
+    waiting_plugins().clear();
+    throw BadInput("--load {}: failed: what it threw is no std::exception", name);
   }
 }
 

@@ -22,11 +22,16 @@ namespace {
 
 constexpr size_t kRequests = 2;
 
+// What gradients are divided by at first; the loss's own weight may be another.
+double items_of(const data::LoadedBatch& batch) {
+  return static_cast<double>(std::max<int64_t>(batch.whole_items, 1));
+}
+
 ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& shards) {
   const std::string& compress = recipe.train.compress;
   ReplicaOptions options{.shards = shards,
-                         .parameters = ReplicaOptions::Memory::flat,
-                         .statistics = ReplicaOptions::Statistics::mean_over_shards};
+                         .parameters = ReplicaOptions::ParameterMemory::flat,
+                         .buffers = ReplicaOptions::BufferMode::mean_over_shards};
   if (compress == "f16") options.compress = Compress::f16;
   if (compress == "bf16") options.compress = Compress::bf16;
   if (compress == "power_sgd")
@@ -100,8 +105,7 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
     {
       ScopedSpan span(spans, Span::backward);
       // The mean over shards is then the sum divided by the whole batch's items.
-      const double scale =
-          static_cast<double>(replica_.shards()) / static_cast<double>(batch.whole_items);
+      const double scale = static_cast<double>(replica_.shards()) / items_of(batch);
       (loss.sum * scale).backward();
     }
     torch::NoGradGuard no_grad;
@@ -128,7 +132,7 @@ void Step::update(const data::LoadedBatch& batch, int64_t step, double weight) {
         "the objective gave all of step {}'s batch a weight of {}: nothing to learn from", step,
         weight);
   // Gradients were divided by the batch's items, which objectives may weigh in their own way.
-  if (const auto items = static_cast<double>(batch.whole_items); weight != items)
+  if (const double items = items_of(batch); weight != items)
     replica_.scale_gradients(items / weight);
   if (clip_norm_ > 0) replica_.clip_gradient_norm(clip_norm_);
   optimizer_->step(replica_.flat_parameters().values(), replica_.flat_gradients(),

@@ -19,7 +19,7 @@
 namespace lockstep::train {
 
 /// What workers do together after a step if one of them asks for it.
-enum class Request { stop, regroup };
+enum class TogetherRequest { stop, regroup };
 
 /// What a step is made of.
 struct StepParts {
@@ -44,8 +44,8 @@ class Step {
 
   /// The next step carries this worker's request to all workers; all of them then see it as granted
   /// after the same step.
-  void request(Request request) { requests_[static_cast<size_t>(request)] = true; }
-  bool granted(Request request) const { return granted_[static_cast<size_t>(request)]; }
+  void request(TogetherRequest request) { requests_[static_cast<size_t>(request)] = true; }
+  bool granted(TogetherRequest request) const { return granted_[static_cast<size_t>(request)]; }
 
   /// After `run` has thrown: parameters and buffers are again what they were before it.
   void roll_back() { replica_.roll_back(); }
@@ -70,7 +70,7 @@ class Step {
   const std::unique_ptr<optim::Optimizer> optimizer_;
   parallel::ShardedVector<double> sums_;  ///< the scorecard's, then requests
   std::optional<parallel::ShardedVector<double>> maxima_;
-  std::array<bool, 2> requests_ = {};  ///< by Request
+  std::array<bool, 2> requests_ = {};  ///< by TogetherRequest
   std::array<bool, 2> granted_ = {};
 };
 

@@ -59,6 +59,7 @@ class Run {
   void take_state_of(int donor);
   void train_one_step();
   void check_finite(const Totals& totals) const;
+  void check_model() const;
   void settle();
   void evaluate_model();
   void report_stragglers();
@@ -114,10 +115,10 @@ Outcome Run::to_its_end(const Trainer::Limits& limits) {
   while (true) {
     if (point_.settled < point_.step) settle();
     if (point_.step == setup_.total_steps) return end();
-    if (step_.granted(Request::stop) || point_.step >= limits.stop_at_step) return stop();
-    if (step_.granted(Request::regroup)) return regroup();
-    if (limits.stop != nullptr && *limits.stop) step_.request(Request::stop);
-    if (limits.regroup != nullptr && *limits.regroup) step_.request(Request::regroup);
+    if (step_.granted(TogetherRequest::stop) || point_.step >= limits.stop_at_step) return stop();
+    if (step_.granted(TogetherRequest::regroup)) return regroup();
+    if (limits.stop != nullptr && *limits.stop) step_.request(TogetherRequest::stop);
+    if (limits.regroup != nullptr && *limits.regroup) step_.request(TogetherRequest::regroup);
     train_one_step();
     if (limits.steps_done != nullptr) *limits.steps_done = point_.step;
   }
@@ -150,12 +151,26 @@ void Run::check_finite(const Totals& totals) const {
       totals.loss, point_.step, recipe_.optimizer.lr, recipe_.schedule.warmup_epochs));
 }
 
+// The last step's gradients may have been infinite: the loss would tell only after the next.
+void Run::check_model() const {
+  torch::NoGradGuard no_grad;
+  for (const auto& item : setup_.model->named_parameters())
+    if (item.value().is_floating_point() && !torch::isfinite(item.value().sum()).item<bool>() &&
+        !torch::isfinite(item.value()).all().item<bool>())
+      throw Error(fmt::format(
+          "parameter '{}' is not a finite number after step {}: training diverged; lower "
+          "optimizer.lr (now {}) or set optimizer.clip_norm",
+          item.key(), point_.step, recipe_.optimizer.lr));
+}
+
 // What is due after some steps. It counts as done once rank 0 has told it.
 void Run::settle() {
   const int64_t step = point_.step;
   const bool epoch_ends = step % setup_.steps_per_epoch == 0;
   const bool evaluates = epoch_ends || step == setup_.total_steps;
   const int64_t every = recipe_.checkpoint.every_steps;
+  const bool saves = every > 0 ? step % every == 0 : epoch_ends;
+  if (evaluates || saves) check_model();
   if (evaluates) {
     evaluate_model();
     reporter_.epoch(point_, test_);
@@ -163,7 +178,7 @@ void Run::settle() {
     setup_.group.barrier();
   }
   point_.settled = step;
-  if (every > 0 ? step % every == 0 : epoch_ends) save_checkpoint();
+  if (saves) save_checkpoint();
 }
 
 // Somebody's memory, from the furthest step anyone has come to; else the newest checkpoint.

@@ -45,46 +45,64 @@ std::vector<std::string> warnings_of_other_folders(const std::vector<std::string
 }
 
 /// What a worker brings to its generation, and takes from it to the next.
-struct Turn {
+struct Generation {
   Trainer::Limits limits;
   Json about = Json::object();  ///< more about the workers
   bool goes_on = false;         ///< there was a generation before
   std::optional<run::Safetensors>* memory = nullptr;
 };
 
-Outcome train_with(World world, const WorkerTask& task, const Turn& turn) {
-  Trainer trainer(task.recipe, world, task.data);
-  Json about = about_workers(world, task.group);
-  about.update(turn.about);
-  const std::vector<std::string> asked = world.gather(task.asked_out);
-  if (world.rank() != 0) {
-    run::EventLog nowhere;
-    return trainer.run(nullptr, nowhere, turn.limits, {.goes_on = turn.goes_on}, turn.memory);
+// Rank 0's part of a run besides training: its folder, events and progress line. Other ranks have
+// none of it, and say nothing.
+class Output {
+ public:
+  Output(World& world, const WorkerTask& task, const Generation& turn, const Trainer& trainer) {
+    circumstances_ = {.workers = about_workers(world, task.group), .goes_on = turn.goes_on};
+    circumstances_.workers.update(turn.about);
+    const std::vector<std::string> asked = world.gather(task.asked_out);
+    if (world.rank() != 0) return;
+    folder_.emplace(task.folder->open(task.recipe));
+    if (task.membership)
+      run::write_control(folder_->path(),
+                         {task.membership->host, task.membership->port, task.membership->key});
+    circumstances_.warnings = warnings_of_other_folders(asked, *folder_);
+    if (!task.departures.empty()) {
+      const std::string why = fmt::format("{}", fmt::join(task.departures, "; "));
+      circumstances_.workers["departures"] = why;
+      circumstances_.warnings.push_back("no recipe repeats this run: " + why);
+    }
+    events_.emplace(folder_->events());
+    progress_.emplace(stderr, trainer.shown_metrics());
+    events_->listen([this](const Json& event) { progress_->show(event); });
   }
-  const run::RunFolder folder = task.folder->open(task.recipe);
-  if (task.membership)
-    run::write_control(folder.path(),
-                       {task.membership->host, task.membership->port, task.membership->key});
-  std::vector<std::string> warnings = warnings_of_other_folders(asked, folder);
-  if (!task.departures.empty()) {
-    about["departures"] = fmt::format("{}", fmt::join(task.departures, "; "));
-    warnings.push_back(
-        fmt::format("no recipe repeats this run: {}", fmt::join(task.departures, "; ")));
-  }
-  run::EventLog events(folder.events());
-  observe::Progress progress(stderr, trainer.shown_metrics());
-  events.listen([&](const Json& event) { progress.show(event); });
-  return trainer.run(&folder, events, turn.limits,
-                     {.workers = about, .warnings = warnings, .goes_on = turn.goes_on},
-                     turn.memory);
-}
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
 
-Outcome train_together(World world, const WorkerTask& task, const Turn& turn) {
+  const run::RunFolder* folder() const { return folder_ ? &*folder_ : nullptr; }
+  run::EventLog& events() { return events_ ? *events_ : nowhere_; }
+  const Circumstances& circumstances() const { return circumstances_; }
+
+ private:
+  Circumstances circumstances_;
+  std::optional<run::RunFolder> folder_;
+  std::optional<observe::Progress> progress_;
+  std::optional<run::EventLog> events_;
+  run::EventLog nowhere_;
+};
+
+Outcome train_with(World world, const WorkerTask& task, const Generation& turn) {
   try {
-    return train_with(world, task, turn);
+    Trainer trainer(task.recipe, world, task.data);
+    Output output(world, task, turn, trainer);
+    return trainer.run(output.folder(), output.events(), turn.limits, output.circumstances(),
+                       turn.memory);
   } catch (const std::exception& error) {
     world.abort(error.what());
     throw;
+  } catch (...) {  // by a plugin
+    const char* const why = "a model, data set or objective threw what is no std::exception";
+    world.abort(why);
+    throw Error(why);
   }
 }
 
@@ -135,16 +153,16 @@ class ElasticWorker {
     World world = world_of(launch::join_group(job, options), job.local_rank);
     met_ = true;
     member_.on_leave([world](const std::string& why) mutable { world.abort(why); });
-    Turn turn{.limits = task_.limits,
-              .about = {{"generation", go.generation}},
-              .goes_on = go.generation > 1,
-              .memory = &memory_};
+    Generation turn{.limits = task_.limits,
+                    .about = {{"generation", go.generation}},
+                    .goes_on = go.generation > 1,
+                    .memory = &memory_};
     if (!go.why.empty()) turn.about["lost"] = go.why;
     turn.limits.regroup = &member_.regroup();
     turn.limits.stop = nullptr;  // the coordinator is told, and tells all
     turn.limits.steps_done = &member_.steps_done();
     if (go.last) turn.limits.stop_at_step = 0;
-    return train_together(world, task_, turn);
+    return train_with(world, task_, turn);
   }
 
   // Whoever is lost, and whatever becomes of a meeting because of it: the next generation will do
@@ -179,7 +197,7 @@ class ElasticWorker {
 run::Outcome train_as_worker(const WorkerTask& task) {
   if (task.membership) return ElasticWorker(task).until_the_end();
   World world = world_of(launch::join_group(task.job, task.group), task.job.local_rank);
-  return train_together(world, task, {.limits = task.limits});
+  return train_with(world, task, {.limits = task.limits});
 }
 
 namespace {

@@ -69,6 +69,12 @@ inline CommandResult lockstep_command(std::vector<std::string> arguments) {
   return Child(std::move(arguments)).wait();
 }
 
+inline std::vector<std::string> joined(std::vector<std::string> first,
+                                       const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 /// Whether the command ends with exit code 2, `reason` on stderr and nothing on stdout.
 inline ::testing::AssertionResult refuses(std::vector<std::string> arguments,
                                           const std::string& reason) {

@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -81,10 +82,41 @@ TEST_F(Workers, ThatALauncherStartedGoOnWithARunToo) {
   }
 }
 
+TEST_F(Workers, OfAnyNumberGiveTheSameModelWithEveryKeyOfGradients) {
+  std::set<std::string> models;
+  const std::vector<std::string> settings = {"train.compress=bf16", "train.compress=f16",
+                                             "train.accumulate=2", "optimizer.clip_norm=0.1"};
+  for (const std::string& setting : settings) {
+    const Words set = {"--set", setting};
+    const std::string alone = digest(train(setting + "-1", set));
+    models.insert(alone);
+    EXPECT_EQ(digest(train(setting + "-3", joined({"--workers", "3"}, set))), alone) << setting;
+    const std::string cut = setting + "-cut";
+    ASSERT_EQ(lockstep_command(train(cut, joined({"--stop-at-step", "3"}, set))).exit_code, 0);
+    EXPECT_EQ(digest({"train", "--resume", "--json", "--workers", "2", "--out",
+                      (folder_ / cut).string()}),
+              alone)
+        << setting << ", stopped and resumed";
+  }
+  EXPECT_EQ(models.size(), settings.size()) << "each key has an effect";
+}
+
+TEST_F(Workers, WithPowerSgdNeedOneShardEach) {
+  const Words power = {"--workers", "2", "--set", "train.compress=power_sgd"};
+  EXPECT_TRUE(refuses(train("a", power), "there are 2 workers and 6 pieces"));
+  const Words two = joined(power, {"--set", "train.shards=2"});
+  EXPECT_EQ(digest(train("b", two)), digest(train("c", two)));
+  ASSERT_EQ(lockstep_command(train("d", joined(two, {"--stop-at-step", "3"}))).exit_code, 0);
+  const Words resume = {"train", "--resume", "--workers", "2", "--out", (folder_ / "d").string()};
+  EXPECT_TRUE(refuses(resume, "is not in checkpoints"));
+  EXPECT_EQ(lockstep_command(joined(resume, {"--force"})).exit_code, 0);
+}
+
 TEST_F(Workers, AreRefusedWhereThereAreMoreThanShards) {
   const CommandResult outcome = lockstep_command(train("many", {"--workers", "7"}));
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.err.find("--workers 7: the recipe has 6 shards"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("--workers 7: the recipe has 6 shards"), std::string::npos)
+      << outcome.err;
 }
 
 size_t count_of(const std::string& part, const std::string& text) {

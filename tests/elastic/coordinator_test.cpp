@@ -15,7 +15,7 @@
 namespace lockstep::elastic {
 namespace {
 
-Membership::Limits with_facts(Membership::Limits limits) {
+Membership::Bounds with_facts(Membership::Bounds limits) {
   limits.facts = {{"the recipe", "a"}};
   return limits;
 }
@@ -24,7 +24,7 @@ Membership::Limits with_facts(Membership::Limits limits) {
 /// the worker in place 0.
 class Serving {
  public:
-  explicit Serving(const Membership::Limits& limits, double silence_seconds = 10)
+  explicit Serving(const Membership::Bounds& limits, double silence_seconds = 10)
       : port_(net::free_port()),
         silence_seconds_(silence_seconds),
         coordinator_({.host = "127.0.0.1",
@@ -150,7 +150,7 @@ TEST(Coordinator, TellsWhoTheWorkersAreAndChangesHowManyThereAre) {
 }
 
 TEST(Member, EndsWhenTheCoordinatorIsGone) {
-  auto serving = std::make_unique<Serving>(Membership::Limits{.first = 1, .here = 1, .most = 4});
+  auto serving = std::make_unique<Serving>(Membership::Bounds{.first = 1, .here = 1, .most = 4});
   Member member(serving->options());
   member.next({});
   serving.reset();

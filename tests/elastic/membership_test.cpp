@@ -14,7 +14,7 @@ Hello hello(const std::string& recipe = "a") {
   return {.facts = {{"the recipe", recipe}}, .host = "node", .identity = "i", .pid = 7};
 }
 
-Place here(int place) {
+Seat here(int place) {
   return {.here = place};
 }
 
@@ -35,7 +35,7 @@ std::vector<std::string> texts(const std::vector<Order>& orders) {
 using Texts = std::vector<std::string>;
 
 /// Workers 1 and 2, both here, at work on a job that has had `generation` generations.
-Membership two_at_work(Membership::Limits limits = {
+Membership two_at_work(Membership::Bounds limits = {
                            .facts = kFacts, .first = 2, .here = 2, .most = 4}) {
   Membership membership(limits);
   membership.admit(1, hello(), here(0));

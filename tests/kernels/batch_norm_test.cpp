@@ -71,13 +71,13 @@ struct Layer {
     return scale;
   }
 
-  Numbers forward(const Numbers& x, Activation activation) const {
+  Numbers forward(const Numbers& x, Rectify rectify) const {
     Statistics of;
     channel_statistics(kShape, x.data(), of.mean.data(), of.variance.data());
     const Numbers scale = scales(of);
     Numbers y(x.size());
     normalise<double>(kShape, x.data(), {of.mean.data(), scale.data(), beta.data()},
-                      residual.data(), activation, y.data());
+                      residual.data(), rectify, y.data());
     return y;
   }
 };
@@ -93,9 +93,9 @@ TEST(BatchNorm, HasTheGradientsThatDifferencesShow) {
   const auto dy = random_numbers<double>(x.size(), 2);
   const auto direction = random_numbers<double>(x.size(), 3);
   const Layer layer;
-  for (const Activation activation : {Activation::none, Activation::relu}) {
-    const Numbers y = layer.forward(x, activation);
-    const double* mask = activation == Activation::relu ? y.data() : nullptr;
+  for (const Rectify rectify : {Rectify::no, Rectify::yes}) {
+    const Numbers y = layer.forward(x, rectify);
+    const double* mask = rectify == Rectify::yes ? y.data() : nullptr;
     Statistics of;
     channel_statistics(kShape, x.data(), of.mean.data(), of.variance.data());
     Numbers sum_g(16), sum_gx(16), masked(x.size()), dx(x.size()), again(x.size());
@@ -119,8 +119,7 @@ TEST(BatchNorm, HasTheGradientsThatDifferencesShow) {
       down[i] -= kStep * direction[i];
     }
     const double slope =
-        (dot(layer.forward(up, activation), dy) - dot(layer.forward(down, activation), dy)) /
-        (2 * kStep);
+        (dot(layer.forward(up, rectify), dy) - dot(layer.forward(down, rectify), dy)) / (2 * kStep);
     EXPECT_NEAR(dot(dx, direction), slope, 1e-6 * std::abs(slope) + 1e-7);
     if (mask == nullptr) continue;
     // What was let through may be handed over instead of the mask.

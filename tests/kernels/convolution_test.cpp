@@ -43,7 +43,7 @@ Results<T> by_definition(const ConvShape& s, const Inputs<T>& in) {
 
 template <typename Kind = Convolution>
 Results<float> by_convolution(const ConvShape& s, const Inputs<float>& in) {
-  Kind convolution(s, Layout::blocked);
+  Kind convolution(s, ImageLayout::blocked);
   std::vector<std::byte> scratch(static_cast<size_t>(convolution.scratch_bytes()) + 64);
   Results<float> of = {std::vector<float>(y_count(s), NAN), std::vector<float>(x_count(s), NAN),
                        std::vector<float>(weight_count(s), NAN)};
@@ -86,7 +86,7 @@ TEST_P(Convolutions, GiveTheSameBitsWithTwoThreads) {
   omp_set_num_threads(1);
   EXPECT_EQ(alone.y, together.y);
   EXPECT_EQ(alone.dx, together.dx);
-  if (method_for(GetParam(), Layout::blocked) == Method::winograd) {
+  if (method_for(GetParam(), ImageLayout::blocked) == Method::winograd) {
     EXPECT_EQ(alone.dw, together.dw);  // oneDNN's sums depend on the number of threads
   }
 }
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
                     shape_of(2, 8, 2, 8)),
     [](const auto& of) {
       const ConvShape& s = of.param;
-      return std::to_string(of.index) + to_string(method_for(s, Layout::blocked)) +
+      return std::to_string(of.index) + to_string(method_for(s, ImageLayout::blocked)) +
              std::to_string(s.in_channels) + "to" + std::to_string(s.out_channels) + "side" +
              std::to_string(s.in_height);
     });
@@ -133,7 +133,7 @@ TEST_P(ThinConvolutions, OfAPlainInputGiveABlockedResult) {
     if (is_there(i)) w.push_back(in.w[i]);
   const Results<float> expected = by_definition(wide, in);
 
-  Convolution convolution(s, Layout::plain);
+  Convolution convolution(s, ImageLayout::plain);
   std::vector<std::byte> scratch(static_cast<size_t>(convolution.scratch_bytes()) + 64);
   std::vector<float> y(y_count(s)), dw(weight_count(s));
   convolution.forward(w.data(), x.data(), y.data(), scratch.data());
@@ -166,7 +166,7 @@ TEST(Convolution, OfManyChannelsGivesWhatTheDirectOneGives) {
 TEST(Convolution, UsesNewWeightsOnceItIsToldThatTheyChanged) {
   for (const ConvShape& s : {shape_of(1, 16, 8, 16), shape_of(1, 16, 8, 16, 3, 2)}) {
     Inputs<float> in(s);
-    Convolution convolution(s, Layout::blocked);
+    Convolution convolution(s, ImageLayout::blocked);
     std::vector<std::byte> scratch(static_cast<size_t>(convolution.scratch_bytes()) + 64);
     std::vector<float> y(y_count(s)), dx(x_count(s));
     for (int time = 0; time < 2; ++time) {
@@ -182,15 +182,15 @@ TEST(Convolution, UsesNewWeightsOnceItIsToldThatTheyChanged) {
 }
 
 TEST(Convolution, IsServedByARuleOnItsShape) {
-  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16), Layout::blocked), Method::winograd);
-  EXPECT_EQ(method_for(shape_of(64, 512, 4, 512), Layout::blocked), Method::winograd);
-  EXPECT_EQ(method_for(shape_of(1, 16, 2, 16), Layout::blocked), Method::direct);
-  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 3, 2), Layout::blocked), Method::direct);
-  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 1), Layout::blocked), Method::direct);
-  EXPECT_EQ(method_for(shape_of(1, 3, 8, 16), Layout::plain), Method::direct);
-  EXPECT_FALSE(serves(shape_of(1, 12, 8, 16), Layout::blocked));
-  EXPECT_FALSE(serves(shape_of(1, 16, 8, 12), Layout::blocked));
-  EXPECT_FALSE(serves(shape_of(1, 16, 2, 16, 5, 1, 0), Layout::blocked));
+  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16), ImageLayout::blocked), Method::winograd);
+  EXPECT_EQ(method_for(shape_of(64, 512, 4, 512), ImageLayout::blocked), Method::winograd);
+  EXPECT_EQ(method_for(shape_of(1, 16, 2, 16), ImageLayout::blocked), Method::direct);
+  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 3, 2), ImageLayout::blocked), Method::direct);
+  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 1), ImageLayout::blocked), Method::direct);
+  EXPECT_EQ(method_for(shape_of(1, 3, 8, 16), ImageLayout::plain), Method::direct);
+  EXPECT_FALSE(serves(shape_of(1, 12, 8, 16), ImageLayout::blocked));
+  EXPECT_FALSE(serves(shape_of(1, 16, 8, 12), ImageLayout::blocked));
+  EXPECT_FALSE(serves(shape_of(1, 16, 2, 16, 5, 1, 0), ImageLayout::blocked));
 }
 
 TEST(Winograd, IsExactInDoublesUpToRounding) {

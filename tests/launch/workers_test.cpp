@@ -49,8 +49,17 @@ TEST(Workers, TellWhoWasKilledByWhichSignal) {
       run_workers({.count = 2}, [](int rank) { return rank == 1 ? raise(SIGKILL) : 0; });
   EXPECT_TRUE(endings[0].well());
   EXPECT_EQ(endings[1].exit_code(), 128 + SIGKILL);
-  EXPECT_EQ(endings[1].text(), fmt::format("rank 1 ({}, pid {}) was killed by signal 9 (Killed)",
-                                           host_name(), endings[1].pid));
+  EXPECT_EQ(endings[1].text(),
+            fmt::format("rank 1 ({}, pid {}) was killed by signal 9 (Killed): by "
+                        "somebody, or by the system for want of memory",
+                        host_name(), endings[1].pid));
+}
+
+TEST(Workers, TellWhatUsuallyCausesASignal) {
+  const auto text = [](int signal) { return Ending{.status = signal}.text(); };
+  EXPECT_NE(text(SIGBUS).find("a data file that it had mapped was cut short"), std::string::npos);
+  EXPECT_NE(text(SIGXFSZ).find("ulimit -f"), std::string::npos);
+  EXPECT_TRUE(text(SIGSEGV).ends_with("(Segmentation fault)")) << text(SIGSEGV);
 }
 
 TEST(Workers, EndWithTheExitCodeOfTheErrorTheyThrow) {

@@ -21,6 +21,7 @@ class Numbers : public Dataset {
   const Fields& fields() const override { return fields_; }
   void write(int64_t index, const Sample& to) const override {
     if (fault_ == "throws" && index == 7) throw std::runtime_error("page 7 is torn out");
+    if (fault_ == "throws_a_number" && index == 7) throw 42;
     to.as<float>(0)[0] = static_cast<float>(index) / 100;
     to.as<float>(1)[0] = static_cast<float>(index) / 50;
   }
@@ -47,7 +48,14 @@ class OddObjective : public Objective {
   std::vector<Metric> metrics() const override {
     const char* const rank = std::getenv("RANK");
     if (fault_ == "by_rank") return {{.name = rank == nullptr ? "alone" : rank}};
+    if (fault_ == "nan_metric")
+      return {{.name = "mean"}, {.name = "most", .combine = Metric::Combine::max}};
     return {};
+  }
+  std::vector<Measurement> measure(const Tensors&, const Batch&, Phase) override {
+    if (fault_ != "nan_metric") return {};
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    return {{nan, 1}, Measurement(nan)};
   }
 
  private:
@@ -57,8 +65,9 @@ class OddObjective : public Objective {
 // Buffers of every kind, a frozen parameter, a shared one.
 class OddModel : public Model {
  public:
-  OddModel()
-      : fc_(register_module("fc", torch::nn::Linear(1, 1))),
+  explicit OddModel(std::string fault)
+      : fault_(std::move(fault)),
+        fc_(register_module("fc", torch::nn::Linear(1, 1))),
         frozen_(register_parameter("frozen", torch::ones({2}), /*requires_grad=*/false)),
         calls_(register_buffer("calls", torch::zeros({}, torch::kInt32))),
         mean_(register_buffer("mean", torch::zeros({1}, torch::kFloat64))),
@@ -67,7 +76,9 @@ class OddModel : public Model {
   }
 
   Tensors forward(const Tensors& inputs) override {
-    if (is_training()) {
+    if (fault_ == "exits") std::exit(0);
+    if (fault_ == "infinite") return fc_(inputs.only()) + (fc_->weight * 0).sqrt().sum();
+    if (is_training() || fault_ == "counts_always") {
       torch::NoGradGuard no_grad;
       calls_.add_(1);
       mean_.copy_(0.9 * mean_ + 0.1 * inputs.only().mean().to(torch::kFloat64));
@@ -77,6 +88,7 @@ class OddModel : public Model {
   }
 
  private:
+  std::string fault_;
   torch::nn::Linear fc_;
   torch::Tensor frozen_, calls_, mean_, seen_;
 };
@@ -92,7 +104,8 @@ LOCKSTEP_PLUGIN(registry) {
                          [](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {
                            return std::make_unique<OddObjective>(options.options.text("fault", ""));
                          });
-  registry.add_model(
-      "odd", "buffers of every kind",
-      [](const ModelOptions&) -> std::shared_ptr<Model> { return std::make_shared<OddModel>(); });
+  registry.add_model("odd", "buffers of every kind; option: fault",
+                     [](const ModelOptions& options) -> std::shared_ptr<Model> {
+                       return std::make_shared<OddModel>(options.options.text("fault", ""));
+                     });
 }

@@ -19,11 +19,6 @@ std::string library(const std::string& name) {
   return std::string(PLUGIN_FOLDER) + "/lib" + name + ".so";
 }
 
-Words joined(Words first, const Words& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 class Plugin : public ::testing::Test {
  protected:
   Words train(const std::string& out, const Words& flags, const std::string& epochs = "3") const {
@@ -130,6 +125,50 @@ TEST_F(Plugin, ModelMayHaveBuffersOfAnyKind) {
   const std::string alone = digest(odd({}));
   std::filesystem::remove_all(folder_ / "odd");
   EXPECT_EQ(digest(odd({"--workers", "2"})), alone);
+}
+
+TEST_F(Plugin, ModelThatChangesBuffersInEvaluationIsTheSameOnAnyNumberOfWorkers) {
+  const Words fault = {"--set", "model.options.fault=counts_always"};
+  const std::string alone = digest(odd(fault));
+  std::filesystem::remove_all(folder_ / "odd");
+  EXPECT_EQ(digest(odd(joined(fault, {"--workers", "2"}))), alone);
+}
+
+TEST_F(Plugin, ModelThatIsNoLongerFiniteEndsTheRun) {
+  const CommandResult ended =
+      lockstep_command(odd({"--set", "model.options.fault=infinite", "--set", "train.steps=1"}));
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_TRUE(has(ended.err, "is not a finite number after step 1")) << ended.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "odd/model.safetensors"));
+}
+
+TEST_F(Plugin, ModelThatEndsTheProcessIsAFailure) {
+  const CommandResult ended =
+      lockstep_command(odd({"--set", "model.options.fault=exits", "--workers", "2"}));
+  EXPECT_NE(ended.exit_code, 0) << ended.err;
+}
+
+TEST_F(Plugin, MetricsThatAreNoNumbersDoNotHinderAResume) {
+  const Words fault = {"--set", "objective.options.fault=nan_metric"};
+  const nlohmann::json whole = result(lockstep_command(odd(fault)));
+  EXPECT_TRUE(whole.at("test_mean").is_null());
+  std::filesystem::remove_all(folder_ / "odd");
+  ASSERT_EQ(lockstep_command(odd(joined(fault, {"--stop-at-step", "5"}))).exit_code, 0);
+  const CommandResult stopped = lockstep_command({"train", "--resume", "--load", library("odd"),
+                                                  "--json", "--out", (folder_ / "odd").string()});
+  EXPECT_EQ(result(stopped).value("model_sha256", ""), whole.at("model_sha256"));
+}
+
+TEST_F(Plugin, StoppedRunSaysToLoadItAgain) {
+  const CommandResult stopped = lockstep_command(odd({"--stop-at-step", "5"}));
+  EXPECT_TRUE(has(stopped.err, " --load " + library("odd"))) << stopped.err;
+}
+
+TEST_F(Plugin, DataSetThatThrowsWhatIsNoExceptionIsNamedToo) {
+  const CommandResult ended =
+      lockstep_command(odd({"--set", "data.options.fault=throws_a_number"}));
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_TRUE(has(ended.err, "sample 7")) << ended.err;
 }
 
 TEST_F(Plugin, DataSetThatThrowsEndsTheRunWithTheSample) {

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kBlock = 4096;
 
 // Terms first .. last-1, which together are `shards` shards.
-struct Part {
+struct TreePart {
   size_t first;
   size_t last;
   int64_t shards;
@@ -24,8 +24,8 @@ struct Part {
 };
 
 struct Split {
-  Part left;
-  Part right;
+  TreePart left;
+  TreePart right;
 };
 
 struct Block {
@@ -41,14 +41,14 @@ class Folder {
           fmt::format("[fold_tree] {} widths for {} terms", fold.widths.size(), fold.terms.size()));
   }
 
-  Part root() const {
+  TreePart root() const {
     const auto terms = static_cast<int64_t>(fold_.terms.size());
     const auto& widths = fold_.widths;
     return {0, fold_.terms.size(),
             widths.empty() ? terms : std::accumulate(widths.begin(), widths.end(), int64_t{0})};
   }
 
-  Split split(const Part& part) const {
+  Split split(const TreePart& part) const {
     const int64_t on_the_left = middle(0, part.shards);
     size_t at = part.first;
     int64_t passed = 0;
@@ -84,7 +84,7 @@ class Folder {
   int64_t width(size_t term) const { return fold_.widths.empty() ? 1 : fold_.widths[term]; }
 
   // Where the part's value is: in the term itself, or in the given room.
-  const std::byte* fold(const Part& part, size_t begin, size_t bytes, Block& room) const {
+  const std::byte* fold(const TreePart& part, size_t begin, size_t bytes, Block& room) const {
     if (part.is_leaf()) return fold_.terms[part.first] + begin;
     const Split halves = split(part);
     Block right;
@@ -101,7 +101,7 @@ class Folder {
   }
 
   const TreeFold& fold_;
-  Kernels kernels_;
+  FoldKernels kernels_;
 };
 
 // The loop that reads and writes the vectors in one pass, where there is one.

@@ -192,11 +192,11 @@ void combine(std::byte* into, const std::byte* from, size_t bytes) {
 }
 
 template <typename Compiled, typename Element>
-Kernels of_element(Operation operation) {
+FoldKernels of_element(Operation operation) {
   const auto with = [](auto op) {
     using Op = decltype(op);
-    return Kernels{&Compiled::template join<Element, Op>, &combine<Compiled, Element, Op>,
-                   &Compiled::template divide<Element>};
+    return FoldKernels{&Compiled::template join<Element, Op>, &combine<Compiled, Element, Op>,
+                       &Compiled::template divide<Element>};
   };
   if (operation == Operation::min) return with(Min());
   if (operation == Operation::max) return with(Max());
@@ -204,7 +204,7 @@ Kernels of_element(Operation operation) {
 }
 
 template <typename Compiled>
-Kernels of_type(Type type, Operation operation) {
+FoldKernels of_type(Type type, Operation operation) {
   switch (type) {
     case Type::f32:
       return of_element<Compiled, Plain<float>>(operation);
@@ -238,7 +238,7 @@ bool use_avx2(Instructions instructions) {
 
 }  // namespace
 
-Kernels kernels(Type type, Operation operation, Instructions instructions) {
+FoldKernels kernels(Type type, Operation operation, Instructions instructions) {
   return use_avx2(instructions) ? of_type<Avx2>(type, operation)
                                 : of_type<Portable>(type, operation);
 }

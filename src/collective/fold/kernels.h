@@ -19,7 +19,7 @@ namespace lockstep::collective {
 enum class Instructions { best, portable };
 
 /// The loops over elements. `out` may be `a` or `b`; otherwise memory does not overlap.
-struct Kernels {
+struct FoldKernels {
   /// out = a (+, min, max) b.
   void (*join)(std::byte* out, const std::byte* a, const std::byte* b, size_t bytes);
   /// into = into (+, min, max) from.
@@ -27,7 +27,7 @@ struct Kernels {
   /// data = data / n.
   void (*divide)(std::byte* data, size_t bytes, int64_t n);
 };
-Kernels kernels(Type type, Operation operation, Instructions instructions);
+FoldKernels kernels(Type type, Operation operation, Instructions instructions);
 
 /// One pass over n = 2, 3 or 4 vectors of f32: loads each, adds along the canonical tree over n
 /// leaves, divides, and stores the result n times. nullptr for other n.

@@ -88,7 +88,7 @@ class Start {
   int slots() const { return slots_; }
 
  private:
-  struct Rank {
+  struct RankTerms {
     Round round;
     Slot held = kBucket;
     Slot scratch = 1;
@@ -98,7 +98,7 @@ class Start {
 
   int64_t count_;
   RankTree tree_;
-  std::vector<Rank> ranks_;
+  std::vector<RankTerms> ranks_;
   int slots_ = 0;
   bool moves_;
 };

@@ -47,14 +47,14 @@ void Exchange::run(const Label& label, std::span<const Outgoing> outgoing,
   begin(label, outgoing, incoming);
   try {
     for (size_t i = 0; i < incoming.size(); ++i)
-      post_receive({Part::envelope, i, 0, 0, incoming[i].peer}, &envelopes_[i], sizeof(Envelope),
+      post_receive({MpiPart::envelope, i, 0, 0, incoming[i].peer}, &envelopes_[i], sizeof(Envelope),
                    receives_[i].tag);
     for (size_t i = 0; i < outgoing.size(); ++i) send_envelope(i);
     int idle = 0;
     Deadline stall = watch_.deadline();
     while (pending_ > 0) {
       poll();
-      for (const Task& task : done_) complete(task);
+      for (const MpiTask& task : done_) complete(task);
       idle = done_.empty() ? idle + 1 : 0;
       if (idle > 0 && (port_.crowded || idle > kPollsBeforeYield)) sched_yield();
       if (!done_.empty()) stall = watch_.deadline();
@@ -67,7 +67,7 @@ void Exchange::run(const Label& label, std::span<const Outgoing> outgoing,
   }
 }
 
-MPI_Request& Exchange::add(const Task& task) {
+MPI_Request& Exchange::add(const MpiTask& task) {
   ++pending_;
   const auto free = std::find(requests_.begin(), requests_.end(), MPI_REQUEST_NULL);
   const auto place = static_cast<size_t>(free - requests_.begin());
@@ -79,14 +79,14 @@ MPI_Request& Exchange::add(const Task& task) {
   return requests_[place];
 }
 
-void Exchange::post_send(const Task& task, const void* data, size_t bytes, int tag) {
+void Exchange::post_send(const MpiTask& task, const void* data, size_t bytes, int tag) {
   const MutexLock lock(library_.mutex());
   check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, task.peer, tag, port_.communicator,
                   &add(task)),
         "MPI_Isend");
 }
 
-void Exchange::post_receive(const Task& task, void* into, size_t bytes, int tag) {
+void Exchange::post_receive(const MpiTask& task, void* into, size_t bytes, int tag) {
   const MutexLock lock(library_.mutex());
   check(MPI_Irecv(into, static_cast<int>(bytes), MPI_BYTE, task.peer, tag, port_.communicator,
                   &add(task)),
@@ -99,7 +99,7 @@ void Exchange::send_envelope(size_t message) {
   envelope.header = {label_, out.bytes};
   const size_t inlined = out.bytes <= kInlined ? out.bytes : 0;
   if (inlined > 0) std::memcpy(envelope.inlined.data(), out.from, inlined);
-  post_send({Part::sent_envelope, message, 0, 0, out.peer}, &envelope, sizeof(Header) + inlined,
+  post_send({MpiPart::sent_envelope, message, 0, 0, out.peer}, &envelope, sizeof(Header) + inlined,
             sends_[message].tag);
   if (inlined == out.bytes) return;
   for (size_t k = 0; k < kInFlight; ++k) send_next_piece(message);
@@ -107,12 +107,12 @@ void Exchange::send_envelope(size_t message) {
 
 void Exchange::send_next_piece(size_t message) {
   const Outgoing& out = outgoing_[message];
-  Message& state = sends_[message];
+  MpiMessage& state = sends_[message];
   const size_t bytes = std::min(kPiece, out.bytes - state.posted);
   if (bytes == 0) return;
   const size_t begin = state.posted;
   state.posted += bytes;
-  post_send({Part::sent_piece, message, begin, bytes, out.peer}, out.from + begin, bytes,
+  post_send({MpiPart::sent_piece, message, begin, bytes, out.peer}, out.from + begin, bytes,
             state.tag + 1);
 }
 
@@ -127,13 +127,13 @@ std::byte* Exchange::landing_place(size_t message, size_t begin) {
 
 void Exchange::receive_next_piece(size_t message) {
   const Incoming& in = incoming_[message];
-  Message& state = receives_[message];
+  MpiMessage& state = receives_[message];
   const size_t bytes = std::min(kPiece, in.bytes - state.posted);
   if (bytes == 0) return;
   const size_t begin = state.posted;
   state.posted += bytes;
-  post_receive({Part::piece, message, begin, bytes, in.peer}, landing_place(message, begin), bytes,
-               state.tag + 1);
+  post_receive({MpiPart::piece, message, begin, bytes, in.peer}, landing_place(message, begin),
+               bytes, state.tag + 1);
 }
 
 void Exchange::open(size_t message) {
@@ -154,15 +154,15 @@ void Exchange::open(size_t message) {
   }
 }
 
-void Exchange::complete(const Task& task) {
+void Exchange::complete(const MpiTask& task) {
   switch (task.part) {
-    case Part::sent_envelope:
+    case MpiPart::sent_envelope:
       return;
-    case Part::sent_piece:
+    case MpiPart::sent_piece:
       return send_next_piece(task.message);
-    case Part::envelope:
+    case MpiPart::envelope:
       return open(task.message);
-    case Part::piece: {
+    case MpiPart::piece: {
       const Incoming& in = incoming_[task.message];
       if (in.combine != nullptr)
         in.combine(in.into + task.begin, landing_place(task.message, task.begin), task.bytes);
@@ -191,7 +191,7 @@ void Exchange::throw_failed(int found) {
   for (int k = 0; k < found; ++k) {
     const int code = statuses_[static_cast<size_t>(k)].MPI_ERROR;
     if (code == MPI_SUCCESS) continue;
-    const Task& task = tasks_[static_cast<size_t>(found_[static_cast<size_t>(k)])];
+    const MpiTask& task = tasks_[static_cast<size_t>(found_[static_cast<size_t>(k)])];
     const Peer& peer = port_.peers[static_cast<size_t>(task.peer)];
     throw PeerLost(peer.rank, fmt::format("[mpi] {}: {}", peer.text(), error_text(code)));
   }
@@ -204,7 +204,7 @@ std::map<int, std::string> Exchange::late_ranks() const {
   for (size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
     const Peer& peer = port_.peers[static_cast<size_t>(tasks_[i].peer)];
-    const bool receives = tasks_[i].part == Part::envelope || tasks_[i].part == Part::piece;
+    const bool receives = tasks_[i].part == MpiPart::envelope || tasks_[i].part == MpiPart::piece;
     (receives ? silent : not_taking)[peer.rank] = peer.text();
   }
   return silent.empty() ? not_taking : silent;
@@ -233,7 +233,7 @@ void Exchange::drop_requests() noexcept {
   const MutexLock lock(library_.mutex());
   for (size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
-    const bool receives = tasks_[i].part == Part::envelope || tasks_[i].part == Part::piece;
+    const bool receives = tasks_[i].part == MpiPart::envelope || tasks_[i].part == MpiPart::piece;
     if (receives) MPI_Cancel(&requests_[i]);
     MPI_Request_free(&requests_[i]);
   }

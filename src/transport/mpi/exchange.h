@@ -57,16 +57,16 @@ class Exchange {
   };
   using Scratch = std::array<std::byte, kPiece>;
 
-  enum class Part { sent_envelope, sent_piece, envelope, piece };
+  enum class MpiPart { sent_envelope, sent_piece, envelope, piece };
   /// What a request is about: a part of outgoing or incoming message number `message`.
-  struct Task {
-    Part part = Part::sent_envelope;
+  struct MpiTask {
+    MpiPart part = MpiPart::sent_envelope;
     size_t message = 0;
     size_t begin = 0;
     size_t bytes = 0;
     int peer = 0;
   };
-  struct Message {
+  struct MpiMessage {
     int tag = 0;
     size_t posted = 0;  ///< bytes of it for which there were requests
     std::array<std::unique_ptr<Scratch>, kInFlight> scratch;
@@ -76,9 +76,9 @@ class Exchange {
              std::span<const Incoming> incoming);
   void drop_requests() noexcept;
 
-  void post_send(const Task& task, const void* data, size_t bytes, int tag);
-  void post_receive(const Task& task, void* into, size_t bytes, int tag);
-  MPI_Request& add(const Task& task);
+  void post_send(const MpiTask& task, const void* data, size_t bytes, int tag);
+  void post_receive(const MpiTask& task, void* into, size_t bytes, int tag);
+  MPI_Request& add(const MpiTask& task);
 
   void send_envelope(size_t message);
   void send_next_piece(size_t message);
@@ -86,7 +86,7 @@ class Exchange {
   std::byte* landing_place(size_t message, size_t begin);
   void open(size_t message);
 
-  void complete(const Task& task);
+  void complete(const MpiTask& task);
   void poll();
   void throw_failed(int found);
   std::map<int, std::string> late_ranks() const;
@@ -102,14 +102,14 @@ class Exchange {
   Label label_;
   std::span<const Outgoing> outgoing_;
   std::span<const Incoming> incoming_;
-  std::vector<Message> sends_;
-  std::vector<Message> receives_;
+  std::vector<MpiMessage> sends_;
+  std::vector<MpiMessage> receives_;
 
   std::vector<Envelope> envelopes_;  ///< of what is received, then of what is sent
   std::vector<MPI_Request> requests_;
-  std::vector<Task> tasks_;  ///< by request
+  std::vector<MpiTask> tasks_;  ///< by request
   size_t pending_ = 0;
-  std::vector<Task> done_;
+  std::vector<MpiTask> done_;
   std::vector<int> found_;
   std::vector<MPI_Status> statuses_;
 };

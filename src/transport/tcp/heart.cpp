@@ -75,7 +75,7 @@ Heart::~Heart() {
     send_to_all(frame(ControlKind::goodbye));
   // To close with something unread would cut off what was just sent.
   std::array<std::byte, 4096> unread;
-  for (const Line& line : lines_)
+  for (const PeerLine& line : lines_)
     while (net::receive_some(line.socket.get(), unread).bytes > 0) continue;
 }
 
@@ -96,7 +96,7 @@ void Heart::run() {
 
 void Heart::listen_once(double seconds) {
   std::vector<pollfd> waits = {{.fd = stop_.get(), .events = POLLIN}};
-  for (const Line& line : lines_)
+  for (const PeerLine& line : lines_)
     waits.push_back({.fd = line.open ? line.socket.get() : -1, .events = POLLIN});
   net::wait_for(waits, seconds);
   std::vector<Notice> notices;
@@ -106,7 +106,7 @@ void Heart::listen_once(double seconds) {
   for (const Notice& notice : notices) record(notice.culprit, notice.text);
 }
 
-void Heart::hear(Line& line, std::vector<Notice>& notices) {
+void Heart::hear(PeerLine& line, std::vector<Notice>& notices) {
   std::array<std::byte, 4096> piece;
   while (line.open) {
     const net::Moved moved = net::receive_some(line.socket.get(), piece);
@@ -125,7 +125,7 @@ void Heart::hear(Line& line, std::vector<Notice>& notices) {
   }
 }
 
-void Heart::parse(Line& line, std::vector<Notice>& notices) {
+void Heart::parse(PeerLine& line, std::vector<Notice>& notices) {
   size_t used = 0;
   while (line.open && line.arrived.size() - used >= kControlHeaderBytes) {
     const net::Bytes rest = std::as_bytes(std::span(line.arrived)).subspan(used);
@@ -155,7 +155,7 @@ void Heart::parse(Line& line, std::vector<Notice>& notices) {
 }
 
 void Heart::count_silence(double seconds) {
-  for (Line& line : lines_) {
+  for (PeerLine& line : lines_) {
     if (!line.open) continue;
     if (std::exchange(line.heard, false)) continue;  // and not silent before, in this pass
     line.silent += seconds;
@@ -171,7 +171,8 @@ void Heart::count_silence(double seconds) {
 // not listened for minutes, and whose silence is seen elsewhere.
 void Heart::send_to_all(const std::string& text) {
   const MutexLock lock(sending_);
-  for (const Line& line : lines_) net::send_some(line.socket.get(), std::as_bytes(std::span(text)));
+  for (const PeerLine& line : lines_)
+    net::send_some(line.socket.get(), std::as_bytes(std::span(text)));
 }
 
 void Heart::lose(int rank, const std::string& how) {

@@ -42,7 +42,7 @@ class Heart {
   void give_up(const std::string& why, int culprit) EXCLUDES(mutex_, sending_);
 
  private:
-  struct Line {
+  struct PeerLine {
     int peer;
     net::Descriptor socket;
     std::string arrived = {};
@@ -57,8 +57,8 @@ class Heart {
 
   void run() EXCLUDES(mutex_, sending_);
   void listen_once(double seconds) EXCLUDES(mutex_);
-  void hear(Line& line, std::vector<Notice>& notices) EXCLUDES(mutex_);
-  void parse(Line& line, std::vector<Notice>& notices) EXCLUDES(mutex_);
+  void hear(PeerLine& line, std::vector<Notice>& notices) EXCLUDES(mutex_);
+  void parse(PeerLine& line, std::vector<Notice>& notices) EXCLUDES(mutex_);
   void count_silence(double seconds) EXCLUDES(mutex_);
   void send_to_all(const std::string& text) EXCLUDES(sending_);
   void lose(int rank, const std::string& how) EXCLUDES(mutex_);
@@ -75,7 +75,7 @@ class Heart {
   net::Descriptor stop_;
 
   // The thread's own, but for the sockets.
-  std::vector<Line> lines_;
+  std::vector<PeerLine> lines_;
 
   std::atomic<bool> troubled_ = false;
 

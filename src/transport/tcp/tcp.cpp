@@ -30,13 +30,13 @@ constexpr size_t kStaging = size_t{256} << 10;
 constexpr double kSpinSeconds = 50e-6;
 constexpr int kPassesBetweenChecks = 64;
 
-struct Part {
+struct StreamPart {
   size_t begin;
   size_t bytes;
 };
 
 // Part number `index` of `count`, in whole blocks of 64 bytes.
-Part part_of(size_t bytes, size_t index, size_t count) {
+StreamPart part_of(size_t bytes, size_t index, size_t count) {
   const size_t blocks = (bytes + 63) / 64;
   const size_t each = (blocks + count - 1) / count * 64;
   const size_t begin = std::min(bytes, index * each);
@@ -73,7 +73,7 @@ class Tcp : public Transport {
   std::span<TcpStream> streams_with(int peer, size_t bytes);
   void run(Deadline deadline);
   bool pass();
-  void check(TcpStream::Outcome outcome, const TcpStream& stream, bool& moved);
+  void check(TcpStream::Moved outcome, const TcpStream& stream, bool& moved);
   void wait(Deadline deadline);
   std::vector<int> late_ranks() const;
   [[noreturn]] void time_out() const;
@@ -141,7 +141,7 @@ void Tcp::enlist(const Label& label, std::span<const Outgoing> outgoing,
     const std::span<TcpStream> streams = streams_with(message.peer, message.bytes);
     heart_.check_present(message.peer);
     for (size_t i = 0; i < streams.size(); ++i) {
-      const Part part = part_of(message.bytes, i, streams.size());
+      const StreamPart part = part_of(message.bytes, i, streams.size());
       const MessageHeader header{label, message.bytes, static_cast<uint32_t>(i)};
       take(streams[i], TcpStream::Sending{header, message.from + part.begin, part.bytes});
     }
@@ -149,7 +149,7 @@ void Tcp::enlist(const Label& label, std::span<const Outgoing> outgoing,
   for (const Incoming& message : incoming) {
     const std::span<TcpStream> streams = streams_with(message.peer, message.bytes);
     for (size_t i = 0; i < streams.size(); ++i) {
-      const Part part = part_of(message.bytes, i, streams.size());
+      const StreamPart part = part_of(message.bytes, i, streams.size());
       const MessageHeader header{label, message.bytes, static_cast<uint32_t>(i)};
       take(streams[i],
            TcpStream::Receiving{header, message.into + part.begin, part.bytes, message.combine});
@@ -188,9 +188,9 @@ bool Tcp::pass() {
   return moved;
 }
 
-void Tcp::check(TcpStream::Outcome outcome, const TcpStream& stream, bool& moved) {
-  if (outcome == TcpStream::Outcome::broken) heart_.raise_broken(stream.rank());
-  if (outcome == TcpStream::Outcome::moved) moved = true;
+void Tcp::check(TcpStream::Moved outcome, const TcpStream& stream, bool& moved) {
+  if (outcome == TcpStream::Moved::broken) heart_.raise_broken(stream.rank());
+  if (outcome == TcpStream::Moved::moved) moved = true;
 }
 
 void Tcp::wait(Deadline deadline) {

@@ -53,7 +53,7 @@ void TcpStream::add(const Sending& message) {
   sending_.push_back({encode(message.header), message.from, message.bytes});
 }
 
-TcpStream::Outcome TcpStream::send() {
+TcpStream::Moved TcpStream::send() {
   Out& out = sending_[next_sending_];
   const size_t of_header = std::min(out.moved, kMessageHeaderBytes);
   const size_t of_payload = out.moved - of_header;
@@ -61,24 +61,24 @@ TcpStream::Outcome TcpStream::send() {
   pieces.add(out.header.data() + of_header, kMessageHeaderBytes - of_header);
   pieces.add(out.from + of_payload, std::min(out.bytes - of_payload, kPiece));
   const ssize_t sent = sendmsg(socket_.get(), pieces.get(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0) return would_block() ? Outcome::nothing : Outcome::broken;
+  if (sent < 0) return would_block() ? Moved::nothing : Moved::broken;
   out.moved += static_cast<size_t>(sent);
   if (out.moved == kMessageHeaderBytes + out.bytes) ++next_sending_;
-  return Outcome::moved;
+  return Moved::moved;
 }
 
-TcpStream::Outcome TcpStream::receive(std::span<std::byte> staging) {
+TcpStream::Moved TcpStream::receive(std::span<std::byte> staging) {
   In& in = receiving_[next_receiving_];
   const size_t before = in.moved;
   const size_t payload = before - std::min(before, kMessageHeaderBytes);
   const size_t left = in.message.bytes - payload;
   if (in.message.combine == nullptr) {
-    const Outcome outcome = receive_into(in, {in.message.into + payload, left});
+    const Moved outcome = receive_into(in, {in.message.into + payload, left});
     if (in.moved == kMessageHeaderBytes + in.message.bytes) ++next_receiving_;
     return outcome;
   }
   if (in.carried > 0) std::memcpy(staging.data(), carry_.data(), in.carried);
-  const Outcome outcome =
+  const Moved outcome =
       receive_into(in, staging.subspan(in.carried, std::min(staging.size() - in.carried, left)));
   const size_t now = in.moved - std::min(in.moved, kMessageHeaderBytes);
   if (now > payload) combine(in, staging, now - payload);
@@ -86,17 +86,17 @@ TcpStream::Outcome TcpStream::receive(std::span<std::byte> staging) {
   return outcome;
 }
 
-TcpStream::Outcome TcpStream::receive_into(In& in, std::span<std::byte> window) {
+TcpStream::Moved TcpStream::receive_into(In& in, std::span<std::byte> window) {
   const size_t of_header = std::min(in.moved, kMessageHeaderBytes);
   Pieces pieces;
   pieces.add(header_.data() + of_header, kMessageHeaderBytes - of_header);
   pieces.add(window.data(), window.size());
   const ssize_t received = recvmsg(socket_.get(), pieces.get(), MSG_DONTWAIT);
-  if (received < 0) return would_block() ? Outcome::nothing : Outcome::broken;
-  if (received == 0) return Outcome::broken;
+  if (received < 0) return would_block() ? Moved::nothing : Moved::broken;
+  if (received == 0) return Moved::broken;
   in.moved += static_cast<size_t>(received);
   if (of_header < kMessageHeaderBytes && in.moved >= kMessageHeaderBytes) check(in);
-  return Outcome::moved;
+  return Moved::moved;
 }
 
 // `staging` holds what was carried and then what `arrived`: whole blocks are combined while they

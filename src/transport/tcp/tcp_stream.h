@@ -27,7 +27,7 @@ class TcpStream {
     Combine combine;
   };
 
-  enum class Outcome { nothing, moved, broken };
+  enum class Moved { nothing, moved, broken };
 
   TcpStream(net::Descriptor socket, int rank, const Peer* peer)
       : socket_(std::move(socket)), rank_(rank), peer_(peer) {}
@@ -37,9 +37,9 @@ class TcpStream {
   void add(const Receiving& message) { receiving_.push_back({message}); }
 
   /// As much as goes without waiting, up to a piece that leaves room for others.
-  Outcome send();
+  Moved send();
   /// The same; `staging` is where what is to be combined passes through. Throws Disagreement.
-  Outcome receive(std::span<std::byte> staging);
+  Moved receive(std::span<std::byte> staging);
 
   bool sends() const { return next_sending_ < sending_.size(); }
   bool receives() const { return next_receiving_ < receiving_.size(); }
@@ -64,7 +64,7 @@ class TcpStream {
     size_t carried = 0;
   };
 
-  Outcome receive_into(In& in, std::span<std::byte> window);
+  Moved receive_into(In& in, std::span<std::byte> window);
   void combine(In& in, std::span<std::byte> staging, size_t arrived);
   void check(const In& in) const;
 
