@@ -20,25 +20,28 @@ using Shape = std::vector<int64_t>;
 
 /// One tensor that every sample of a data set has.
 struct Field {
-  std::string name;
-  Type type = Type::f32;
-  Shape shape = {};
+  std::string name;       ///< "image", "label"
+  Type type = Type::f32;  ///< of its elements
+  Shape shape = {};       ///< of one sample's
   /// For whole numbers that stand for something: what 0, 1, ... are called. Empty otherwise.
   std::vector<std::string> categories = {};
 
+  /// Equal in all of the above.
   bool operator==(const Field&) const = default;
 };
 
 /// What a sample consists of: what a model is given, and what it should make of it.
 struct Fields {
-  std::vector<Field> inputs;
-  std::vector<Field> targets;
+  std::vector<Field> inputs;   ///< what a model is given
+  std::vector<Field> targets;  ///< what it should make of that
 
+  /// Of both.
   size_t count() const { return inputs.size() + targets.size(); }
-  /// Inputs first, then targets.
+  /// A field by its number: inputs first, then targets.
   const Field& operator[](size_t field) const {
     return field < inputs.size() ? inputs[field] : targets[field - inputs.size()];
   }
+  /// Equal in every field.
   bool operator==(const Fields&) const = default;
 };
 
@@ -55,6 +58,8 @@ constexpr Type type_of() {
 /// Where a sample is to be written: one piece of memory for each of its fields, inputs first.
 class Sample {
  public:
+  /// `memory` holds a piece for each of `fields`, which both outlive this. Lockstep makes samples;
+  /// data sets only write them.
   Sample(const Fields& fields, std::span<const std::span<std::byte>> memory, int64_t epoch)
       : fields_(fields), memory_(memory), epoch_(epoch) {}
 
@@ -66,6 +71,7 @@ class Sample {
     const std::span<std::byte> memory = memory_[field];
     return {reinterpret_cast<T*>(memory.data()), memory.size() / sizeof(T)};
   }
+  /// A field's memory, whatever its element type.
   std::span<std::byte> bytes(size_t field) const { return memory_[field]; }
 
   /// Counts passes over the data set from 0, for what looks different each time.
@@ -87,6 +93,7 @@ class Sample {
 ///         to.as<float>(0)[0] = static_cast<float>(index);
 ///         to.as<float>(1)[0] = static_cast<float>(index * index);
 ///       }
+///
 ///      private:
 ///       lockstep::Fields fields_{{{"x", lockstep::Type::f32, {1}}},
 ///                                {{"y", lockstep::Type::f32, {1}}}};
@@ -95,8 +102,9 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  /// The same at every call, as are `fields`.
+  /// How many samples there are: the same at every call.
   virtual int64_t size() const = 0;
+  /// What every sample consists of: the same at every call.
   virtual const Fields& fields() const = 0;
 
   /// Writes all of sample `index`, from 0 to size() - 1. The same bytes at every call with the same
@@ -115,10 +123,11 @@ class Dataset {
 
 /// What a run trains on and what it is judged by.
 struct Splits {
-  std::shared_ptr<const Dataset> train;
-  std::shared_ptr<const Dataset> test;
+  std::shared_ptr<const Dataset> train;  ///< never null
+  std::shared_ptr<const Dataset> test;   ///< null: a part of `train` is held out
 };
 
+/// What a data set is made from.
 struct DatasetOptions {
   /// What stands after the colon: "DIR" for the recipe's data.name = "npy:DIR".
   std::string argument;

@@ -15,11 +15,15 @@ class Replica;
 }
 
 /// What gradients are rounded to before they travel between workers: half the bytes.
-enum class Compress { none, f16, bf16 };
+enum class Compress {
+  none,  ///< nothing: they travel as they are
+  f16,   ///< half precision
+  bf16,  ///< the upper half of a float
+};
 
 /// A bucket of gradients on its way to the other workers.
 struct GradientBucket {
-  size_t index = 0;
+  size_t index = 0;                      ///< of the bucket, in the order in which they travel
   torch::Tensor values;                  ///< all of it, one-dimensional
   std::vector<torch::Tensor> gradients;  ///< the same memory, in the parameters' shapes
   /// Whose gradients they are: numbers of trained parameters, in the model's order. They stay when
@@ -31,9 +35,9 @@ struct GradientBucket {
 /// DistributedDataParallel, which calls it from a thread of its own; a second one throws BadInput.
 ///
 ///     struct Signs : lockstep::GradientHook {
-///       void reduce(GradientBucket& bucket, World& world) override {
+///       void reduce(lockstep::GradientBucket& bucket, lockstep::World& world) override {
 ///         bucket.values.sign_();
-///         world.all_reduce(bucket.values, Operation::mean);
+///         world.all_reduce(bucket.values, lockstep::Operation::mean);
 ///       }
 ///     };
 class GradientHook {
@@ -57,6 +61,8 @@ struct PowerSgdOptions {
   int64_t rank = 2;   ///< 1 to 65536
   uint64_t seed = 1;  ///< of the first thin matrices: the same on all workers
 };
+
+/// A hook that sends gradients by PowerSGD, for DdpOptions::hook.
 std::unique_ptr<GradientHook> power_sgd(const PowerSgdOptions& options = {});
 
 }  // namespace lockstep

@@ -1,10 +1,11 @@
 #pragma once
 
-/// The three lines that make a training loop a distributed one:
+/// \file
+/// All that a training loop of your own needs. The three lines that make it a distributed one:
 ///
 ///     auto world = lockstep::init(argc, argv);
 ///     lockstep::DistributedDataParallel ddp(model, world);
-///     lockstep::DistributedSampler sampler(dataset_size, world);
+///     lockstep::DistributedSampler sampler(samples, world);
 
 #include "lockstep/ddp.h"
 #include "lockstep/error.h"

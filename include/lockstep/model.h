@@ -26,6 +26,7 @@ namespace lockstep {
 ///       lockstep::Tensors forward(const lockstep::Tensors& inputs) override {
 ///         return fc_(inputs.only().flatten(1));
 ///       }
+///
 ///      private:
 ///       torch::nn::Linear fc_;
 ///     };
@@ -35,27 +36,28 @@ class Model : public torch::nn::Module {
   /// are the same for any number of workers.
   virtual Tensors forward(const Tensors& inputs) = 0;
 
+  /// Which kernel computed a layer.
   struct LayerKernel {
-    std::string layer;
-    std::string served_by;
+    std::string layer;      ///< its name in the model
+    std::string served_by;  ///< "winograd", "direct" or "torch"
   };
-  /// Which kernel served each layer in the last call: "winograd", "direct" or "torch". For a run's
-  /// events.
+  /// Which kernel served each layer in the last call, for a run's events.
   virtual std::vector<LayerKernel> kernels() const { return {}; }
 };
 
 /// What a model is made for.
 struct ModelOptions {
-  std::string name;            ///< it was asked for by
-  std::vector<Field> inputs;   ///< of the data set
-  std::vector<Field> outputs;  ///< that the objective needs
-  nn::Kernels kernels = nn::Kernels::fused;
-  Options options;  ///< the recipe's [model.options]
+  std::string name;                          ///< it was asked for by
+  std::vector<Field> inputs;                 ///< of the data set
+  std::vector<Field> outputs;                ///< that the objective needs
+  nn::Kernels kernels = nn::Kernels::fused;  ///< which ones to use
+  Options options;                           ///< the recipe's [model.options]
 
   /// The shape of the only input. Throws BadInput where there are several.
   const Shape& input() const;
-  /// How many numbers the only input or output of a sample has.
+  /// How many numbers the only input of a sample has. Throws BadInput where there are several.
   int64_t input_size() const;
+  /// How many numbers the only output of a sample has. Throws BadInput where there are several.
   int64_t output_size() const;
 };
 

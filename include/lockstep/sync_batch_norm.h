@@ -16,19 +16,24 @@ namespace lockstep::nn {
 ///     lockstep::nn::SyncBatchNorm norm(64, world);
 class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl> {
  public:
+  /// With LibTorch's defaults for BatchNorm.
   SyncBatchNormImpl(int64_t features, World world)
       : SyncBatchNormImpl(torch::nn::BatchNormOptions(features), std::move(world)) {}
+  /// With options as for BatchNorm.
   SyncBatchNormImpl(const torch::nn::BatchNormOptions& options, World world);
 
+  /// Makes parameters and buffers anew.
   void reset() override;
+  /// Writes what it is in a line.
   void pretty_print(std::ostream& stream) const override;
+  /// In training a collective.
   torch::Tensor forward(const torch::Tensor& input);
 
-  torch::Tensor weight;
-  torch::Tensor bias;
-  torch::Tensor running_mean;
-  torch::Tensor running_var;
-  torch::Tensor num_batches_tracked;
+  torch::Tensor weight;               ///< as BatchNorm's, like all that follow
+  torch::Tensor bias;                 ///< undefined without `affine`, as `weight`
+  torch::Tensor running_mean;         ///< the same on all workers
+  torch::Tensor running_var;          ///< the same on all workers
+  torch::Tensor num_batches_tracked;  ///< steps in training
 
  private:
   torch::nn::BatchNormOptions options_;

@@ -18,6 +18,7 @@ namespace collective {
 class Communicator;
 }
 
+/// How workers talk to each other, and how long they wait.
 struct WorldOptions {
   /// shm, tcp, hybrid (shm inside a host, tcp between hosts), mpi or hybrid-mpi. "auto": hybrid-mpi
   /// under mpirun where this build has MPI, else hybrid.
@@ -28,11 +29,11 @@ struct WorldOptions {
   /// A collective that lasts longer throws Timeout. A rank that writes a long file while others
   /// wait is no error, so this is generous; a rank that dies is noticed at once.
   double timeout_seconds = 600;
-  /// Until a host that says nothing is lost.
+  /// A host that sends no heartbeat for this long is considered lost.
   double silence_seconds = 10;
-  /// For all workers to come.
+  /// How long `init` waits for all workers to arrive.
   double meeting_seconds = 60;
-  /// Who waits longer than this says for whom, on stderr; 0: never.
+  /// A rank that waits longer than this logs on stderr which ranks it waits for; 0: never.
   double stall_seconds = 10;
 };
 
@@ -41,16 +42,23 @@ struct WorldOptions {
 /// Every worker calls the same collectives in the same order. Tensors are changed in place.
 ///
 ///     auto world = lockstep::init(argc, argv);
-///     if (world.rank() == 0) ...
+///     auto losses = torch::full({1}, loss);
+///     world.all_reduce(losses, lockstep::Operation::mean);
+///     if (world.rank() == 0) fmt::print("mean loss {}\n", losses.item<double>());
 class World {
  public:
+  /// The number of this worker, from 0.
   int rank() const;
+  /// How many workers there are.
   int size() const;
-  /// Among the workers of this host.
+  /// The number of this worker among those of its host, from 0.
   int local_rank() const;
 
+  /// `tensor` becomes the sum (or what `operation` says) over all workers.
   void all_reduce(at::Tensor& tensor, Operation operation = Operation::sum);
+  /// `tensor` becomes that of worker `root`.
   void broadcast(at::Tensor& tensor, int root = 0);
+  /// Returns when all workers have called it.
   void barrier();
   /// Every worker gives a text and gets everyone's, by rank.
   std::vector<std::string> gather(const std::string& text);

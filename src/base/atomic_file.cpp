@@ -27,7 +27,7 @@ std::filesystem::path target_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path)
+AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(target_of(path)), temporary_(fmt::format("{}.{}.part", path_.string(), getpid())) {
   descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail("create");

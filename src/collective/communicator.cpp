@@ -16,7 +16,8 @@ namespace {
 constexpr size_t kMostPrograms = 256;
 constexpr size_t kAlignment = 64;
 
-constexpr int64_t kSmall = 64 * 1024;  // bytes: above, the number of bytes sent counts most
+constexpr int64_t kSmall =
+    int64_t{64} * 1024;  // bytes: above, the number of bytes sent counts most
 
 Algorithm usual_choice(int64_t bytes, bool in_shared_memory) {
   static const Algorithm without_messages = parse_algorithm("direct");

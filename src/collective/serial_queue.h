@@ -45,18 +45,18 @@ class SerialQueue {
   SerialQueue& operator=(const SerialQueue&) = delete;
 
   /// Returns at once.
-  Pending start(std::function<void()> action);
+  Pending start(std::function<void()> action) EXCLUDES(mutex_);
 
   /// Returns when the action has ended; throws what it throws.
   template <typename Action>
-  void run(const Action& action) {
+  void run(const Action& action) EXCLUDES(mutex_) {
     if (!enter_if_idle()) return start(action).wait();
     const Occupied occupied(*this);
     action();
   }
 
   /// Whether an action is running or waiting.
-  bool busy();
+  bool busy() EXCLUDES(mutex_);
 
  private:
   struct Waiting {
@@ -69,9 +69,9 @@ class SerialQueue {
     SerialQueue& queue;
   };
 
-  bool enter_if_idle();
-  void leave();
-  void work();
+  bool enter_if_idle() EXCLUDES(mutex_);
+  void leave() EXCLUDES(mutex_);
+  void work() EXCLUDES(mutex_);
   static void finish(const Waiting& waiting, std::exception_ptr error, double seconds = 0);
 
   Mutex mutex_;

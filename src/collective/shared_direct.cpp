@@ -9,7 +9,7 @@ namespace lockstep::collective {
 namespace {
 
 // Above this, waiting twice costs less than every rank reading all terms.
-constexpr size_t kMostThroughMailboxes = 4 * 1024;
+constexpr size_t kMostThroughMailboxes = size_t{4} * 1024;
 
 struct Bytes {
   size_t begin;

@@ -21,7 +21,7 @@ using Visit = std::function<void(const FoundFile&)>;
 
 /// Calls `visit` for every regular file of a tar archive (plain or gzip), in its order. Nothing is
 /// unpacked to disk, so the archive's paths do no harm. Throws BadInput if it is damaged.
-void visit_archive(const std::filesystem::path& archive, const Visit& visit);
+void visit_archive(const std::filesystem::path& path, const Visit& visit);
 
 /// Calls `visit` for the regular files directly in a folder, in the order of their names.
 void visit_folder(const std::filesystem::path& folder, const Visit& visit);

@@ -84,7 +84,7 @@ void refuse_argument(const DatasetOptions& options, const std::string& name) {
 }
 
 fs::path folder_argument(const DatasetOptions& options, const std::string& name) {
-  const fs::path folder = options.argument;
+  fs::path folder = options.argument;
   if (folder.empty()) throw BadInput("data '{}:': expected a folder, as in {}:DIR", name, name);
   if (!fs::exists(folder))
     throw BadInput("data '{}:{}': no such folder: {}", name, options.argument,

@@ -82,7 +82,7 @@ void InputFile::expect_remaining(int64_t bytes) {
 }
 
 void InputFile::expect_end() {
-  std::byte extra;
+  std::byte extra{};
   if (read_some(std::span(&extra, 1)) != 0)
     throw BadInput("{}: trailing bytes after the {} expected; replace the file", path_.string(),
                    position_ - 1);

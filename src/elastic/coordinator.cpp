@@ -1,5 +1,7 @@
 #include "elastic/coordinator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 

@@ -48,7 +48,7 @@ Member::Member(const MemberOptions& options)
 
 Member::~Member() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ends_ = true;
   }
   eventfd_write(wake_, 1);
@@ -58,23 +58,23 @@ Member::~Member() {
 }
 
 std::variant<Go, Dismiss> Member::next(const Ready& ready) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   abort_ = nullptr;
   if (ready.generation > 0) link_.send(FrameKind::membership, encode(ready));
   eventfd_write(wake_, 1);
-  heard_.wait(lock, [this] { return order_ || lost_; });
+  while (!order_ && !lost_) heard_.wait(mutex_);
   if (lost_) throw PeerLost(0, *lost_);
   return *std::exchange(order_, std::nullopt);
 }
 
 void Member::on_leave(std::function<void(const std::string&)> abort) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   abort_ = std::move(abort);
   if (leave_ && abort_) abort_(*leave_);
 }
 
 bool Member::must_leave() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return leave_.has_value();
 }
 
@@ -87,7 +87,7 @@ void Member::say(const Fail& fail) {
 }
 
 void Member::say_last(const std::string& text) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   abort_ = nullptr;
   link_.send(FrameKind::membership, text);
   const Deadline deadline = Deadline::in(kLastWordsSeconds);
@@ -97,7 +97,6 @@ void Member::say_last(const std::string& text) {
   }
 }
 
-// With the lock held.
 void Member::begin(const Go& go) {
   order_ = go;
   generation_ = go.generation;
@@ -107,7 +106,6 @@ void Member::begin(const Go& go) {
   eventfd_read(interrupted_, &ignored);
 }
 
-// With the lock held.
 void Member::leave_at_once(const std::string& why) {
   if (leave_) return;
   leave_ = why;
@@ -120,7 +118,7 @@ void Member::listen() {
   Deadline next_beat = Deadline::in(0);
   int64_t step_told = -1;
   bool resigned = false;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!ends_) {
     std::array<pollfd, 3> waits = {
         link_.waits_for(), pollfd{.fd = wake_, .events = POLLIN, .revents = 0},
@@ -157,7 +155,6 @@ void Member::listen() {
   }
 }
 
-// With the lock held.
 void Member::hear(const std::string& text) {
   if (const auto go = parse<Go>(text)) begin(*go);
   if (const auto leave = parse<Leave>(text); leave && leave->generation == generation_) {

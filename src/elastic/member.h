@@ -1,14 +1,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <variant>
 
+#include "base/thread_annotations.h"
 #include "elastic/message.h"
 #include "net/frame_link.h"
 
@@ -48,30 +47,31 @@ class Member {
 
   /// Reports that this worker is ready for the next generation and waits for the order to join one.
   /// Throws PeerLost when the connection to the coordinator is lost or its heartbeat times out.
-  std::variant<Go, Dismiss> next(const Ready& ready);
+  std::variant<Go, Dismiss> next(const Ready& ready) EXCLUDES(mutex_);
 
   /// Becomes readable when the current generation must be left at once.
   int interrupted() const { return interrupted_; }
   /// Set when all workers are asked to leave the generation after the current step.
   const std::atomic<bool>& regroup() const { return regroup_; }
   /// Calls `abort` once, from the thread, when the generation must be left at once; immediately if
-  /// that is the case already. nullptr: call nothing any more.
-  void on_leave(std::function<void(const std::string& why)> abort);
+  /// that is the case already. nullptr: call nothing any more. `abort` is called with the lock held,
+  /// so it must not call this object.
+  void on_leave(std::function<void(const std::string& why)> abort) EXCLUDES(mutex_);
   /// Whether the current generation must be left at once.
-  bool must_leave();
+  bool must_leave() EXCLUDES(mutex_);
 
   /// Set this to the number of finished steps; it is sent to the coordinator.
   std::atomic<int64_t>& steps_done() { return step_; }
   /// The last message: the run has ended, or failed with an error that would occur again.
-  void say(const Bye& bye);
-  void say(const Fail& fail);
+  void say(const Bye& bye) EXCLUDES(mutex_);
+  void say(const Fail& fail) EXCLUDES(mutex_);
 
  private:
-  void listen();
-  void hear(const std::string& text);
-  void begin(const Go& go);
-  void leave_at_once(const std::string& why);
-  void say_last(const std::string& text);
+  void listen() EXCLUDES(mutex_);
+  void hear(const std::string& text) REQUIRES(mutex_);
+  void begin(const Go& go) REQUIRES(mutex_);
+  void leave_at_once(const std::string& why) REQUIRES(mutex_);
+  void say_last(const std::string& text) EXCLUDES(mutex_);
 
   const MemberOptions options_;
   const int interrupted_;
@@ -79,16 +79,15 @@ class Member {
   std::atomic<bool> regroup_ = false;
   std::atomic<int64_t> step_ = -1;
 
-  std::mutex mutex_;
-  std::condition_variable heard_;
-  // Guarded by mutex_.
-  net::FrameLink link_;
-  std::optional<std::variant<Go, Dismiss>> order_;
-  int64_t generation_ = 0;
-  std::optional<std::string> leave_;  ///< why it must be left at once
-  std::function<void(const std::string&)> abort_;
-  std::optional<std::string> lost_;  ///< how the coordinator was lost
-  bool ends_ = false;
+  Mutex mutex_;
+  Condition heard_;  ///< `order_` or `lost_` was set
+  net::FrameLink link_ GUARDED_BY(mutex_);
+  std::optional<std::variant<Go, Dismiss>> order_ GUARDED_BY(mutex_);
+  int64_t generation_ GUARDED_BY(mutex_) = 0;
+  std::optional<std::string> leave_ GUARDED_BY(mutex_);  ///< why, at once
+  std::function<void(const std::string&)> abort_ GUARDED_BY(mutex_);
+  std::optional<std::string> lost_ GUARDED_BY(mutex_);  ///< how the coordinator was lost
+  bool ends_ GUARDED_BY(mutex_) = false;
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -24,7 +24,7 @@ std::optional<std::string> objection(const Facts& jobs, const Facts& theirs) {
 
 std::optional<std::string> Membership::admit(MemberId id, const Hello& hello, const Seat& place) {
   if (over_ || stops_) return "the job is ending";
-  if (const auto other = objection(limits_.facts, hello.facts)) return other;
+  if (auto other = objection(limits_.facts, hello.facts)) return other;
   if (!place.here && count() >= std::max(wanted_, limits_.most))
     return fmt::format("the job already has {} workers; see --max-workers", count());
   members_[id] = {.hello = hello, .place = place, .rank = {}};

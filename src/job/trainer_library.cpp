@@ -25,7 +25,7 @@ fs::path own_path() {
 }
 
 fs::path library_path() {
-  const fs::path path = own_path().parent_path() / kFile;
+  fs::path path = own_path().parent_path() / kFile;
   if (!fs::exists(path))
     throw Error(
         fmt::format("{}: not found in {}, beside liblockstep_core; build or install Lockstep again",

@@ -9,7 +9,7 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr int64_t kTaps = 8;
+constexpr int64_t kTapsAtOnce = 8;
 
 struct Padded {
   explicit Padded(const ConvShape& shape)
@@ -47,17 +47,17 @@ template <typename T>
 [[gnu::always_inline]] inline void add_sample(const ConvShape& shape, const Padded& padded,
                                               const T* x, const T* dy, const int64_t* distances,
                                               Lanes<double>* totals) {
-  Lanes<T> sums[kTaps] = {};
+  Lanes<T> sums[kTapsAtOnce] = {};
   for (int64_t row = 0; row < shape.out_height(); ++row) {
     const T* from = x + row * shape.stride * padded.width;
     for (int64_t column = 0; column < shape.out_width();
          ++column, from += shape.stride, dy += kLanes) {
       const Lanes<T> g = load(dy);
 #pragma GCC unroll 8
-      for (int64_t tap = 0; tap < kTaps; ++tap) sums[tap] += g * from[distances[tap]];
+      for (int64_t tap = 0; tap < kTapsAtOnce; ++tap) sums[tap] += g * from[distances[tap]];
     }
   }
-  for (int64_t tap = 0; tap < kTaps; ++tap)
+  for (int64_t tap = 0; tap < kTapsAtOnce; ++tap)
     totals[tap] += __builtin_convertvector(sums[tap], Lanes<double>);
 }
 
@@ -76,11 +76,11 @@ void thin_weight_gradient(const ConvShape& shape, const T* x, const T* dy, T* we
   const int64_t image = shape.out_height() * shape.out_width() * kLanes;
 #pragma omp parallel for collapse(2)
   for (int64_t block = 0; block < blocks; ++block)
-    for (int64_t first = 0; first < taps; first += kTaps) {
-      const int64_t count = taps - first < kTaps ? taps - first : kTaps;
-      int64_t distances[kTaps] = {};
+    for (int64_t first = 0; first < taps; first += kTapsAtOnce) {
+      const int64_t count = taps - first < kTapsAtOnce ? taps - first : kTapsAtOnce;
+      int64_t distances[kTapsAtOnce] = {};
       for (int64_t i = 0; i < count; ++i) distances[i] = distance(shape, padded, first + i);
-      Lanes<double> totals[kTaps] = {};
+      Lanes<double> totals[kTapsAtOnce] = {};
       for (int64_t sample = 0; sample < shape.samples; ++sample)
         add_sample(shape, padded, memory + sample * padded.sample,
                    dy + (sample * blocks + block) * image, distances, totals);

@@ -235,7 +235,7 @@ ElasticEnding ElasticCrew::result() const {
 
 StartedElastic start_elastic_workers(const ElasticOptions& options) {
   auto crew = std::make_unique<ElasticCrew>(options);
-  const StartedElastic started = crew->until_the_end();
+  StartedElastic started = crew->until_the_end();
   if (started.place) {
     // Its members belong to the launcher: in a worker, their destructors must not run.
     static auto* const left_alone = new std::vector<std::unique_ptr<ElasticCrew>>;

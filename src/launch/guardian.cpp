@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kVariable = "LOCKSTEP_LAUNCHER_MARK";
+constexpr const char* kMarkVariable = "LOCKSTEP_LAUNCHER_MARK";
 // Limit for processes that start others faster than they are found.
 constexpr int kMostSweeps = 20;
 
@@ -42,7 +42,7 @@ std::string random_mark() {
 
 bool is_marked(const fs::path& process, const std::string& mark) {
   std::ifstream file(process / "environ", std::ios::binary);
-  const std::string name = fmt::format("{}=", kVariable);
+  const std::string name = fmt::format("{}=", kMarkVariable);
   for (std::string variable; std::getline(file, variable, '\0');)
     if (variable.starts_with(name)) return variable.find(mark) != std::string::npos;
   return false;
@@ -126,9 +126,9 @@ Guardian::~Guardian() {
 
 void Guardian::mark_this_process() const {
   close(pipe_);
-  const char* const above = std::getenv(kVariable);
-  setenv(kVariable, above == nullptr ? mark_.c_str() : fmt::format("{},{}", above, mark_).c_str(),
-         1);
+  const char* const above = std::getenv(kMarkVariable);
+  setenv(kMarkVariable,
+         above == nullptr ? mark_.c_str() : fmt::format("{},{}", above, mark_).c_str(), 1);
 }
 
 void Guardian::started(int pid) const {

@@ -45,7 +45,7 @@ OutputLine::OutputLine(OutputLine&& other) noexcept
       rest_(std::move(other.rest_)),
       tail_(std::move(other.tail_)) {}
 
-void OutputLine::become_stream() {
+void OutputLine::become_stream() const {
   dup2(write_end_, stream_);
 }
 

@@ -22,7 +22,7 @@ class OutputLine {
   OutputLine& operator=(OutputLine&&) = delete;
 
   /// In the worker: connects the stream to the pipe.
-  void become_stream();
+  void become_stream() const;
   /// In the launcher: closes the worker's end of the pipe.
   void close_worker_end();
 

@@ -18,7 +18,7 @@ namespace {
 
 // Holds the pipe's descriptor and identity: a process between the launcher and this one may have
 // closed the descriptor and opened something else under its number.
-constexpr const char* kVariable = "LOCKSTEP_LAUNCHER_PIPE";
+constexpr const char* kPipeVariable = "LOCKSTEP_LAUNCHER_PIPE";
 
 std::string name_of(int descriptor) {
   struct stat about = {};
@@ -29,7 +29,7 @@ std::string name_of(int descriptor) {
 }  // namespace
 
 void tell_launcher(int rank, Stage stage) {
-  const char* const name = std::getenv(kVariable);
+  const char* const name = std::getenv(kPipeVariable);
   const int descriptor = name == nullptr ? -1 : std::atoi(name);
   if (descriptor <= STDERR_FILENO || name_of(descriptor) != name) return;
   const Reports::Report report{.rank = rank, .stage = stage};
@@ -53,7 +53,7 @@ Reports::~Reports() {
 void Reports::reach_from_this_process() const {
   close(read_end_);
   fcntl(write_end_, F_SETFD, 0);
-  setenv(kVariable, name_of(write_end_).c_str(), 1);
+  setenv(kPipeVariable, name_of(write_end_).c_str(), 1);
 }
 
 std::vector<Reports::Report> Reports::take() const {

@@ -62,7 +62,7 @@ struct Recipe {
 Recipe read_recipe(const std::filesystem::path& path);
 
 /// Sets one key from text: set(recipe, "optimizer.lr", "0.1"). Throws BadInput.
-void set(Recipe& recipe, std::string_view key, std::string_view value);
+void set(Recipe& recipe, std::string_view name, std::string_view value);
 
 /// Throws BadInput naming the first key with an invalid value, such as a batch under 1.
 void validate(const Recipe& recipe);

@@ -36,7 +36,7 @@ fs::path Checkpoints::save(const Safetensors& state, int64_t step) const {
   fs::create_directories(folder_, error);
   if (error) throw BadInput("{}: cannot create: {}", folder_.string(), error.message());
   remove_leftovers();
-  const fs::path path = folder_ / fmt::format("{}{:08}{}", kFilePrefix, step, kFileEnding);
+  fs::path path = folder_ / fmt::format("{}{:08}{}", kFilePrefix, step, kFileEnding);
   write_safetensors(path, state.tensors, state.metadata);
   const auto files = newest_first();
   for (size_t i = kKept; i < files.size(); ++i) fs::remove(files[i]);

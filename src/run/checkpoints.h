@@ -63,17 +63,17 @@ class CheckpointWriter {
 
   /// Waits for the write in progress and returns memory to capture a state in. Throws what the last
   /// write threw.
-  Safetensors& begin();
+  Safetensors& begin() EXCLUDES(mutex_);
   /// Starts to write the captured state.
-  void write(int64_t step);
+  void write(int64_t step) EXCLUDES(mutex_);
   /// Finished writes that were not returned before. Throws what the last write threw.
-  std::vector<Written> take_written();
+  std::vector<Written> take_written() EXCLUDES(mutex_);
   /// Waits until no write is in progress.
-  void finish();
+  void finish() EXCLUDES(mutex_);
 
  private:
-  void work();
-  void throw_if_failed();
+  void work() EXCLUDES(mutex_);
+  void throw_if_failed() EXCLUDES(mutex_);
 
   const Checkpoints checkpoints_;
 

@@ -70,7 +70,7 @@ std::vector<Json> read_events(const std::filesystem::path& path) {
   const std::string text = read_file(path);
   std::vector<Json> events;
   size_t begin = 0;
-  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     events.push_back(Json::parse(text.substr(begin, end - begin), nullptr, false));
     if (events.back().is_discarded())
       throw BadInput("{}: line {} is not JSON", path.string(), events.size());

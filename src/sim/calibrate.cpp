@@ -102,7 +102,7 @@ double measure_short(Communicator& group, const transport::Memory& memory, const
     group.barrier();
     const Stopwatch stopwatch;
     for (int k = 0; k < kRepeats; ++k)
-      run(program, {slots}, group.transport(), {{0, 1}}, Deadline::in(60));
+      collective::run(program, {slots}, group.transport(), {{0, 1}}, Deadline::in(60));
     best = std::min(best, stopwatch.seconds() / kRepeats);
   }
   return average(group, best);
@@ -189,7 +189,7 @@ Network calibrate(Communicator& group) {
   const double middle = measure_long(group, memory, kLong);
   const double most = measure_long(group, memory, kLongest);
   set_speed(network, middle, most);
-  network.eager_bytes = 64 * 1024;
+  network.eager_bytes = int64_t{64} * 1024;
   network.reduce_bytes_per_second = measure_folding(group, memory);
   network.processors = shared_processors(group);
 

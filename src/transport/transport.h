@@ -120,8 +120,8 @@ class Transport {
 
   /// The host number of each rank, if messages inside a host are cheaper than others; else empty.
   virtual const std::vector<int>& hosts() const {
-    static const std::vector<int> kAllAlike;
-    return kAllAlike;
+    static const std::vector<int> all_alike;
+    return all_alike;
   }
 
   /// The transport's own all-reduce; nullptr if it has none.

@@ -4,7 +4,8 @@
 
 A module may include itself, what its row names, and public headers; where its row says that it is
 without LibTorch, neither LibTorch's headers nor headers that lead to them. A row may name only rows
-above it, so that includes point in one direction.
+above it, so that includes point in one direction. Locks are those of base/thread_annotations.h, in
+modules without LibTorch: there Clang checks them (./check clang).
 """
 
 import re
@@ -13,6 +14,8 @@ from pathlib import Path
 
 ROW = re.compile(r"^\| `([\w/]+)` \|.*\| (yes|no) \| ([\w/`, ]*) \|$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+LOCKS = "base/thread_annotations.h"
+UNCHECKED_LOCKS = ("mutex", "shared_mutex", "condition_variable")
 TORCH = ("torch/", "ATen/", "c10/", "c10d/", "caffe2/")
 
 
@@ -71,6 +74,10 @@ def complaints_about(path, name, modules, with_torch):
     row = modules[module]
     if not row.uses_torch and (name.startswith(TORCH) or name in with_torch):
         yield f"{module} is without LibTorch and includes {name}"
+    if row.uses_torch and name == LOCKS:
+        yield f"{module} uses LibTorch, so Clang does not check its locks; put what is locked elsewhere"
+    if name in UNCHECKED_LOCKS and path != LOCKS:
+        yield f"Clang does not check <{name}>; include {LOCKS}"
     other = module_of(name, modules)
     if other and other != module and other not in row.allowed:
         yield f"{module} may not include {other} ({name})"

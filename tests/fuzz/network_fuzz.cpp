@@ -1,10 +1,8 @@
 // Everything that Lockstep parses from the network, on arbitrary bytes. The first byte chooses the
 // parser. What is accepted must survive being written and read again.
 //
-//   cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DLOCKSTEP_FUZZ=ON \
-//         -DLOCKSTEP_TORCH=OFF -DLOCKSTEP_TESTS=OFF
-//   cmake --build build/fuzz --target network_fuzz
-//   build/fuzz/network_fuzz -max_total_time=20 -max_len=4096
+//   scripts/build clang -- network_fuzz
+//   build/clang/network_fuzz -max_total_time=20 -max_len=4096
 #include <cstdint>
 #include <cstdlib>
 #include <span>

@@ -4,6 +4,7 @@
 // and with AVX2 and F16C.
 #include "collective/fold/kernels.h"
 
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include <bit>
@@ -91,7 +92,7 @@ template <typename Element, typename Op>
   const auto* left = reinterpret_cast<const Stored*>(a);
   const auto* right = reinterpret_cast<const Stored*>(b);
   const size_t count = count_in<Element>(bytes);
-#pragma GCC ivdep
+  INDEPENDENT_ITERATIONS
   for (size_t i = 0; i < count; ++i)
     to[i] = Element::narrow(Op::of(Element::widen(left[i]), Element::widen(right[i])));
 }
@@ -223,9 +224,16 @@ FoldKernels of_type(Type type, Operation operation) {
   __builtin_unreachable();
 }
 
+// Of the processor; that the system keeps its registers too is part of having AVX2. (Clang's
+// __builtin_cpu_supports knows no f16c.)
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 bool use_avx2(Instructions instructions) {
-  return instructions == Instructions::best && __builtin_cpu_supports("avx2") &&
-         __builtin_cpu_supports("f16c");
+  static const bool f16c = has_f16c();
+  return instructions == Instructions::best && __builtin_cpu_supports("avx2") && f16c;
 }
 
 }  // namespace

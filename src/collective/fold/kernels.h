@@ -5,6 +5,13 @@
 
 #include "base/element.h"
 
+/// Before a loop: no iteration writes what another one reads, so that it can be vectorised.
+#if defined(__clang__)
+#define INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#endif
+
 namespace lockstep::collective {
 
 /// Which of the processor's instructions to use: all it has, or those that all processors have.

@@ -36,11 +36,11 @@ struct Vectors {
 template <size_t n>
 [[gnu::always_inline]] inline void sum_one_by_one(const Vectors<n>& vectors, size_t begin,
                                                   size_t end, int64_t divide_by) {
-#pragma GCC ivdep
+  INDEPENDENT_ITERATIONS
   for (size_t i = begin; i < end; ++i) {
     float x[n];
     for (size_t k = 0; k < n; ++k) x[k] = vectors.from[k][i];
-    float sum;
+    float sum = 0;
     add_all(x, sum);
     if (divide_by != 1) sum /= static_cast<float>(divide_by);
     for (size_t k = 0; k < n; ++k) vectors.to[k][i] = sum;

@@ -81,14 +81,14 @@ MPI_Request& Exchange::add(const MpiTask& task) {
 }
 
 void Exchange::post_send(const MpiTask& task, const void* data, size_t bytes, int tag) {
-  const auto lock = library_.lock();
+  const MutexLock lock(library_.mutex());
   check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, task.peer, tag, port_.communicator,
                   &add(task)),
         "MPI_Isend");
 }
 
 void Exchange::post_receive(const MpiTask& task, void* into, size_t bytes, int tag) {
-  const auto lock = library_.lock();
+  const MutexLock lock(library_.mutex());
   check(MPI_Irecv(into, static_cast<int>(bytes), MPI_BYTE, task.peer, tag, port_.communicator,
                   &add(task)),
         "MPI_Irecv");
@@ -178,7 +178,7 @@ void Exchange::poll() {
   statuses_.resize(requests_.size());
   done_.clear();
   int found = 0;
-  const auto lock = library_.lock();
+  const MutexLock lock(library_.mutex());
   const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &found,
                                 found_.data(), statuses_.data());
   if (code == MPI_ERR_IN_STATUS) throw_failed(found);
@@ -231,7 +231,7 @@ void Exchange::look_at_the_clock(Deadline deadline, Deadline& stall) const {
 void Exchange::drop_requests() noexcept {
   failed_ = true;
   library_.give_up();
-  const std::unique_lock lock = library_.lock();
+  const MutexLock lock(library_.mutex());
   for (size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
     const bool receives = tasks_[i].part == MpiPart::envelope || tasks_[i].part == MpiPart::piece;
@@ -246,7 +246,7 @@ void Exchange::finish(MPI_Request request, Deadline deadline) {
   while (true) {
     int done = 0;
     {
-      const auto lock = library_.lock();
+      const MutexLock lock(library_.mutex());
       check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     }
     if (done != 0) return;

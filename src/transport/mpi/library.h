@@ -3,8 +3,9 @@
 #include <mpi.h>
 
 #include <atomic>
-#include <mutex>
 #include <string>
+
+#include "base/thread_annotations.h"
 
 namespace lockstep::transport::mpi {
 
@@ -24,7 +25,7 @@ class Library {
   Library& operator=(const Library&) = delete;
 
   /// MPI_THREAD_SERIALIZED: hold this lock while calling MPI.
-  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+  Mutex& mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
 
   /// From now on MPI_Finalize is skipped at the end of the process, since it would wait for ranks
   /// that may be lost.
@@ -36,7 +37,7 @@ class Library {
 
   bool initialised_here_ = false;
   std::atomic<bool> gave_up_ = false;
-  std::mutex mutex_;
+  Mutex mutex_;
 };
 
 }  // namespace lockstep::transport::mpi

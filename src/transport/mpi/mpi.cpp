@@ -22,7 +22,6 @@ namespace {
 
 // Our tags on MPI_COMM_WORLD, which the program may use too: a range that it is unlikely to use.
 constexpr int kWorldTag = 23'000;
-constexpr size_t kAlignment = 4096;
 
 MPI_Datatype datatype(Type type) {
   switch (type) {
@@ -71,7 +70,7 @@ class MpiEngine final : public Engine {
     for (int64_t begin = 0; begin < count; begin += kAtOnce) {
       MPI_Request request = MPI_REQUEST_NULL;
       {
-        const auto lock = mpi::Library::get().lock();
+        const MutexLock lock(mpi::Library::get().mutex());
         mpi::check(
             MPI_Iallreduce(MPI_IN_PLACE, data + begin * static_cast<int64_t>(bytes_of(type)),
                            static_cast<int>(std::min(kAtOnce, count - begin)), datatype(type),
@@ -136,16 +135,16 @@ class MpiRendezvous final : public Rendezvous {
   std::vector<std::string> gather(const std::string& text) override {
     const uint64_t size = text.size();
     std::vector<uint64_t> sizes(static_cast<size_t>(world_size()), size);
-    swap(&size, sizeof size, [&](size_t peer) { return std::span(&sizes[peer], 1); });
+    send_to_all(&size, sizeof size, [&](size_t peer) { return std::span(&sizes[peer], 1); });
     std::vector<std::string> texts(sizes.size(), text);
     for (size_t peer = 0; peer < texts.size(); ++peer) texts[peer].resize(sizes[peer]);
-    swap(text.data(), text.size(), [&](size_t peer) { return std::span(texts[peer]); });
+    send_to_all(text.data(), text.size(), [&](size_t peer) { return std::span(texts[peer]); });
     return texts;
   }
 
  private:
   template <typename Place>
-  void swap(const void* data, size_t bytes, Place place) {
+  void send_to_all(const void* data, size_t bytes, Place place) {
     std::vector<Outgoing> outgoing;
     std::vector<Incoming> incoming;
     for (int peer = 0; peer < world_size(); ++peer) {
@@ -154,13 +153,13 @@ class MpiRendezvous final : public Rendezvous {
       outgoing.push_back({peer, static_cast<const std::byte*>(data), bytes});
       incoming.push_back({peer, room.data(), room.size()});
     }
-    const Label label{{0x7265'6e64'657a'7675, swaps_++}};
+    const Label label{{0x7265'6e64'657a'7675, rounds_++}};
     exchange_.run(label, outgoing, incoming, Deadline::in(options_.connect_seconds));
   }
 
   mpi::Exchange exchange_;
   const MpiOptions options_;
-  uint64_t swaps_ = 0;
+  uint64_t rounds_ = 0;
 };
 
 struct Introduction {
@@ -202,7 +201,7 @@ MPI_Comm communicator_of(const std::vector<Introduction>& all) {
   MPI_Group world = MPI_GROUP_NULL;
   MPI_Group group = MPI_GROUP_NULL;
   MPI_Comm communicator = MPI_COMM_NULL;
-  const auto lock = mpi::Library::get().lock();
+  const MutexLock lock(mpi::Library::get().mutex());
   mpi::check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
   mpi::check(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &group),
              "MPI_Group_incl");

@@ -8,7 +8,7 @@ namespace lockstep::transport {
 std::optional<uint64_t> Heap::take(uint64_t bytes) {
   if (bytes > bytes_) return std::nullopt;
   const uint64_t size = std::max<uint64_t>(1, (bytes + kPage - 1) / kPage) * kPage;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = std::find_if(free_.begin(), free_.end(),
                                   [&](const auto& range) { return range.second >= size; });
   if (found == free_.end()) return std::nullopt;
@@ -20,7 +20,7 @@ std::optional<uint64_t> Heap::take(uint64_t bytes) {
 }
 
 void Heap::give_back(uint64_t offset) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto taken = taken_.find(offset);
   if (taken == taken_.end()) return;
   const auto range = free_.emplace(offset, taken->second).first;

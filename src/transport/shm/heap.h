@@ -2,8 +2,9 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
+
+#include "base/thread_annotations.h"
 
 namespace lockstep::transport {
 
@@ -14,8 +15,8 @@ class Heap {
   explicit Heap(uint64_t bytes) : bytes_(bytes) { free_[0] = bytes; }
 
   /// The offset of a free range, or nothing where none is large enough.
-  std::optional<uint64_t> take(uint64_t bytes);
-  void give_back(uint64_t offset);
+  std::optional<uint64_t> take(uint64_t bytes) EXCLUDES(mutex_);
+  void give_back(uint64_t offset) EXCLUDES(mutex_);
 
   uint64_t bytes() const { return bytes_; }
 
@@ -24,10 +25,10 @@ class Heap {
  private:
   const uint64_t bytes_;
 
-  std::mutex mutex_;
-  // Guarded by mutex_: size by offset. No two free ranges touch.
-  std::map<uint64_t, uint64_t> free_;
-  std::map<uint64_t, uint64_t> taken_;
+  Mutex mutex_;
+  // Size by offset. No two free ranges touch.
+  std::map<uint64_t, uint64_t> free_ GUARDED_BY(mutex_);
+  std::map<uint64_t, uint64_t> taken_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::transport

@@ -38,7 +38,7 @@ class SharedBoard {
   void await_all_entered(Deadline deadline);
 
   /// The label of the next collective, if `rank` has entered it already; else nullptr.
-  const Label* entered_next(int rank) const;
+  const Label* entered_next(int other) const;
 
   const Notice& notice(int rank) const { return segment_->notice(rank, sequence_); }
   std::byte* term(int rank, size_t index) const {
@@ -53,7 +53,7 @@ class SharedBoard {
 
  private:
   void announce(Notice& notice);
-  const Parcel* parcel_from(int rank) const;
+  const Parcel* parcel_from(int other) const;
 
   const std::shared_ptr<SharedSegment> segment_;
   SharedWait& wait_;

@@ -15,7 +15,7 @@ namespace lockstep::transport {
 
 inline constexpr size_t kCacheLine = 64;
 /// Where a rank writes small data for all to read; each rank has two, used alternately.
-inline constexpr size_t kMailboxBytes = 64 * 1024;
+inline constexpr size_t kMailboxBytes = size_t{64} * 1024;
 /// The most messages from one rank to another that may wait at a time.
 inline constexpr uint64_t kQueueLength = 16;
 

@@ -47,7 +47,7 @@ SharedWait::SharedWait(std::shared_ptr<SharedSegment> segment, double silence_se
 SharedWait::~SharedWait() {
   segment_->pulse(segment_->rank()).left.store(1);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   stop_.notify_all();
@@ -57,10 +57,10 @@ SharedWait::~SharedWait() {
 }
 
 void SharedWait::beat() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   while (!stopping_) {
     segment_->pulse(segment_->rank()).beats.fetch_add(1);
-    stop_.wait_for(lock, std::chrono::duration<double>(std::min(0.25, silence_seconds_ / 8)));
+    stop_.wait(mutex_, Deadline::in(std::min(0.25, silence_seconds_ / 8)));
   }
 }
 

@@ -2,14 +2,13 @@
 
 #include <sched.h>
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/thread_annotations.h"
 #include "transport/shm/shared_segment.h"
 
 namespace lockstep::transport {
@@ -78,7 +77,7 @@ class SharedWait {
   void check_silence();
   [[noreturn]] void lose(int rank, const std::string& how) const;
   void ring(int rank) const;
-  void beat();
+  void beat() EXCLUDES(mutex_);
 
   const std::shared_ptr<SharedSegment> segment_;
   const double silence_seconds_;
@@ -93,10 +92,11 @@ class SharedWait {
   Deadline::Clock::time_point last_check_;
   StallWatch watch_;
 
-  std::mutex mutex_;
-  std::condition_variable stop_;
-  bool stopping_ = false;  ///< guarded by mutex_
-  std::thread heart_;
+  Mutex mutex_;
+  Condition stop_;  ///< `stopping_` was set
+  bool stopping_ GUARDED_BY(mutex_) = false;
+
+  std::thread heart_;  // last: it uses the above
 };
 
 }  // namespace lockstep::transport

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -20,7 +19,7 @@ namespace {
 constexpr double kLongestBeat = 1;
 // A process that dies closes its data and control connections at the same time: how long to wait
 // until the thread has seen both.
-constexpr std::chrono::milliseconds kVerdictWait(500);
+constexpr double kVerdictSeconds = 0.5;
 
 net::Descriptor event() {
   net::Descriptor made(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -148,7 +147,7 @@ void Heart::parse(PeerLine& line, std::vector<Notice>& notices) {
       notices.push_back({known ? static_cast<int>(header->culprit) : line.peer,
                          fmt::format("{} aborted: {}", peer(line.peer).text(), why)});
     } else {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       left_[static_cast<size_t>(line.peer)] = true;
       changed_.notify_all();
     }
@@ -172,7 +171,7 @@ void Heart::count_silence(double seconds) {
 // Frames are small and rare: one that does not fit into a socket's buffer is for a peer that has
 // not read for minutes, whose heartbeat timeout is detected elsewhere.
 void Heart::send_to_all(const std::string& text) {
-  const std::lock_guard lock(sending_);
+  const MutexLock lock(sending_);
   for (const PeerLine& line : lines_)
     net::send_some(line.socket.get(), std::as_bytes(std::span(text)));
 }
@@ -182,7 +181,7 @@ void Heart::lose(int rank, const std::string& how) {
 }
 
 void Heart::record(int rank, const std::string& message) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (loss_) return;
   loss_ = PeerLost(peer(rank).rank, message);
   culprit_ = rank;
@@ -192,7 +191,7 @@ void Heart::record(int rank, const std::string& message) {
 }
 
 void Heart::raise_loss() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   throw PeerLost(*loss_);
 }
 
@@ -204,13 +203,15 @@ std::string Heart::finished(int rank) const {
 }
 
 void Heart::check_present(int rank) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (left_[static_cast<size_t>(rank)]) throw PeerLost(peer(rank).rank, finished(rank));
 }
 
 void Heart::raise_broken(int rank) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kVerdictWait, [&] { return loss_ || left_[static_cast<size_t>(rank)]; });
+  MutexLock lock(mutex_);
+  const Deadline verdict = Deadline::in(kVerdictSeconds);
+  while (!loss_ && !left_[static_cast<size_t>(rank)])
+    if (!changed_.wait(mutex_, verdict)) break;
   if (loss_) throw PeerLost(*loss_);
   if (left_[static_cast<size_t>(rank)]) throw PeerLost(peer(rank).rank, finished(rank));
   lock.unlock();
@@ -223,7 +224,7 @@ void Heart::give_up(const std::string& why, int culprit) {
       std::find_if(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.rank == culprit; });
   auto named = static_cast<uint32_t>(found == peers_.end() ? rank_ : found - peers_.begin());
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (gave_up_) return;
     gave_up_ = true;
     if (loss_) named = static_cast<uint32_t>(culprit_);

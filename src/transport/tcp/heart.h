@@ -1,13 +1,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/thread_annotations.h"
 #include "net/socket.h"
 #include "transport/tcp/wire.h"
 #include "transport/transport.h"
@@ -30,17 +29,17 @@ class Heart {
   int alarm() const { return alarm_.get(); }
   bool troubled() const { return troubled_.load(std::memory_order_acquire); }
   /// Throws PeerLost with the first loss.
-  [[noreturn]] void raise_loss();
+  [[noreturn]] void raise_loss() EXCLUDES(mutex_);
 
   /// Throws PeerLost when this peer has said goodbye.
-  void check_present(int peer);
+  void check_present(int rank) EXCLUDES(mutex_);
 
-  /// A data connection with `peer` broke: waits briefly for the reason on the control connections,
+  /// A data connection with `rank` broke: waits briefly for the reason on the control connections,
   /// and throws PeerLost with it.
-  [[noreturn]] void raise_broken(int peer);
+  [[noreturn]] void raise_broken(int rank) EXCLUDES(mutex_);
 
   /// Tells all others that this rank aborts because of `culprit`, a rank of the job.
-  void give_up(const std::string& why, int culprit);
+  void give_up(const std::string& why, int culprit) EXCLUDES(mutex_, sending_);
 
  private:
   struct PeerLine {
@@ -56,14 +55,14 @@ class Heart {
     std::string text;
   };
 
-  void run();
-  void listen_once(double seconds);
-  void hear(PeerLine& line, std::vector<Notice>& notices);
-  void parse(PeerLine& line, std::vector<Notice>& notices);
-  void count_silence(double seconds);
-  void send_to_all(const std::string& frame);
-  void lose(int peer, const std::string& how);
-  void record(int rank, const std::string& message);
+  void run() EXCLUDES(mutex_, sending_);
+  void listen_once(double seconds) EXCLUDES(mutex_);
+  void hear(PeerLine& line, std::vector<Notice>& notices) EXCLUDES(mutex_);
+  void parse(PeerLine& line, std::vector<Notice>& notices) EXCLUDES(mutex_);
+  void count_silence(double seconds) EXCLUDES(mutex_);
+  void send_to_all(const std::string& text) EXCLUDES(sending_);
+  void lose(int rank, const std::string& how) EXCLUDES(mutex_);
+  void record(int rank, const std::string& message) EXCLUDES(mutex_);
   const Peer& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
   std::string finished(int rank) const;
 
@@ -81,17 +80,16 @@ class Heart {
   std::atomic<bool> troubled_ = false;
 
   // Guards sending over the sockets, so that frames of several threads do not mix.
-  std::mutex sending_;
+  Mutex sending_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Protected by mutex_.
-  std::optional<PeerLost> loss_;
-  int culprit_ = 0;  ///< of the loss, by its rank in this group
-  std::vector<bool> left_;
-  bool gave_up_ = false;
+  Mutex mutex_;
+  Condition changed_;  ///< `loss_` or `left_` was
+  std::optional<PeerLost> loss_ GUARDED_BY(mutex_);
+  int culprit_ GUARDED_BY(mutex_) = 0;  ///< of the loss, by its rank in this group
+  std::vector<bool> left_ GUARDED_BY(mutex_);
+  bool gave_up_ GUARDED_BY(mutex_) = false;
 
-  std::thread thread_;
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace lockstep::transport
