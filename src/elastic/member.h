@@ -54,8 +54,8 @@ class Member {
   /// Set when all workers are asked to leave the generation after the current step.
   const std::atomic<bool>& regroup() const { return regroup_; }
   /// Calls `abort` once, from the thread, when the generation must be left at once; immediately if
-  /// that is the case already. nullptr: call nothing any more. `abort` is called with the lock held,
-  /// so it must not call this object.
+  /// that is the case already. nullptr: call nothing any more. `abort` is called with the lock
+  /// held, so it must not call this object.
   void on_leave(std::function<void(const std::string& why)> abort) EXCLUDES(mutex_);
   /// Whether the current generation must be left at once.
   bool must_leave() EXCLUDES(mutex_);

@@ -37,7 +37,7 @@ class SharedBoard {
   /// Throws Disagreement if a rank entered with another label.
   void await_all_entered(Deadline deadline);
 
-  /// The label of the next collective, if `rank` has entered it already; else nullptr.
+  /// The label of the next collective, if `other` has entered it already; else nullptr.
   const Label* entered_next(int other) const;
 
   const Notice& notice(int rank) const { return segment_->notice(rank, sequence_); }
