@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Tensors with names, in an order. Where there is only one, its name does not matter:
+/// Named tensors, in a fixed order. If there is only one, its name does not matter:
 ///
 ///     const lockstep::Tensors inputs{{"left", left}, {"right", right}};
 ///     const lockstep::Tensors outputs = inputs["left"] + inputs["right"];
@@ -22,15 +22,15 @@ class Tensors {
   using Item = std::pair<std::string, torch::Tensor>;
 
   Tensors() = default;
-  /// A single tensor, without a name. Implicit: a model that has one output returns it.
+  /// One tensor, without a name. Implicit, so that a model with one output can return the tensor.
   Tensors(torch::Tensor only)  // NOLINT(google-explicit-constructor): see above
       : items_{{"", std::move(only)}} {}
-  /// Tensors in this order.
+  /// Several tensors, in this order.
   Tensors(std::initializer_list<Item> items) : items_(items) {}
   /// The same.
   explicit Tensors(std::vector<Item> items) : items_(std::move(items)) {}
 
-  /// The tensor with that name. Throws BadInput that lists the names there are.
+  /// The tensor with this name. If there is none, throws BadInput with a list of all names.
   const torch::Tensor& operator[](std::string_view name) const;
   /// The only tensor. Throws BadInput unless there is exactly one.
   const torch::Tensor& only() const;
@@ -46,12 +46,12 @@ class Tensors {
   std::vector<Item> items_;
 };
 
-/// Samples side by side: dimension 0 of every tensor counts them.
+/// Samples, stacked: dimension 0 of every tensor is the sample.
 struct Batch {
-  Tensors inputs;       ///< what a model is given
-  Tensors targets;      ///< what it should make of that
-  int64_t samples = 0;  ///< how many
-  int64_t items = 0;    ///< what they count as in a mean: samples, or tokens
+  Tensors inputs;       ///< the arguments of the model
+  Tensors targets;      ///< the expected outputs
+  int64_t samples = 0;  ///< number of samples
+  int64_t items = 0;    ///< weight of the batch in means: number of samples, or of tokens
 };
 
 }  // namespace lockstep

@@ -18,34 +18,34 @@ namespace lockstep {
 /// features} for a series, {frames, channels, height, width} for a video, {} for a single number.
 using Shape = std::vector<int64_t>;
 
-/// One tensor that every sample of a data set has.
+/// One tensor of a sample: every sample of a data set has the same fields.
 struct Field {
   std::string name;       ///< "image", "label"
-  Type type = Type::f32;  ///< of its elements
-  Shape shape = {};       ///< of one sample's
-  /// For whole numbers that stand for something: what 0, 1, ... are called. Empty otherwise.
+  Type type = Type::f32;  ///< element type
+  Shape shape = {};       ///< of one sample
+  /// If the values are class indices: the names of classes 0, 1, ... Empty otherwise.
   std::vector<std::string> categories = {};
 
-  /// Equal in all of the above.
+  /// Compares all members.
   bool operator==(const Field&) const = default;
 };
 
-/// What a sample consists of: what a model is given, and what it should make of it.
+/// The fields of a sample.
 struct Fields {
-  std::vector<Field> inputs;   ///< what a model is given
-  std::vector<Field> targets;  ///< what it should make of that
+  std::vector<Field> inputs;   ///< the arguments of the model
+  std::vector<Field> targets;  ///< the expected outputs
 
-  /// Of both.
+  /// Number of inputs and targets together.
   size_t count() const { return inputs.size() + targets.size(); }
   /// A field by its number: inputs first, then targets.
   const Field& operator[](size_t field) const {
     return field < inputs.size() ? inputs[field] : targets[field - inputs.size()];
   }
-  /// Equal in every field.
+  /// Compares all fields.
   bool operator==(const Fields&) const = default;
 };
 
-/// The C++ type of an element is this Type. For float, double, int32_t, int64_t and uint8_t.
+/// The Type of a C++ type: float, double, int32_t, int64_t or uint8_t.
 template <typename T>
 constexpr Type type_of() {
   if constexpr (std::is_same_v<T, float>) return Type::f32;
@@ -55,15 +55,15 @@ constexpr Type type_of() {
   if constexpr (std::is_same_v<T, uint8_t>) return Type::u8;
 }
 
-/// Where a sample is to be written: one piece of memory for each of its fields, inputs first.
+/// The memory that a data set writes a sample to: one buffer per field, inputs first.
 class Sample {
  public:
-  /// `memory` holds a piece for each of `fields`, which both outlive this. Lockstep makes samples;
-  /// data sets only write them.
+  /// `memory` has one buffer for each of `fields`; both must outlive this object. Lockstep creates
+  /// samples, data sets write to them.
   Sample(const Fields& fields, std::span<const std::span<std::byte>> memory, int64_t epoch)
       : fields_(fields), memory_(memory), epoch_(epoch) {}
 
-  /// The elements of a field. Throws BadInput when they are of another type.
+  /// The elements of a field. Throws BadInput if the field was declared with another type.
   template <typename T>
   std::span<T> as(size_t field) const {
     if (fields_[field].type != type_of<T>())
@@ -74,7 +74,7 @@ class Sample {
   /// A field's memory, whatever its element type.
   std::span<std::byte> bytes(size_t field) const { return memory_[field]; }
 
-  /// Counts passes over the data set from 0, for what looks different each time.
+  /// The epoch, from 0: for data that are different in every epoch, such as augmented images.
   int64_t epoch() const { return epoch_; }
 
  private:
@@ -83,7 +83,7 @@ class Sample {
   int64_t epoch_;
 };
 
-/// A number of samples of the same fields. Nothing of it need be in memory.
+/// A fixed number of samples with the same fields. The data need not be in memory.
 ///
 ///     class Squares : public lockstep::Dataset {
 ///      public:
@@ -102,34 +102,34 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  /// How many samples there are: the same at every call.
+  /// Number of samples. Must be the same at every call.
   virtual int64_t size() const = 0;
-  /// What every sample consists of: the same at every call.
+  /// The fields of every sample. Must be the same at every call.
   virtual const Fields& fields() const = 0;
 
-  /// Writes all of sample `index`, from 0 to size() - 1. The same bytes at every call with the same
-  /// index and epoch. Called by several threads at once. What it throws ends the run, with the
-  /// sample's number.
+  /// Writes sample `index` (0 to size() - 1): every element of every field. The result must depend
+  /// only on the index and the epoch. May be called from several threads at once. An exception ends
+  /// the run with an error that names the sample.
   virtual void write(int64_t index, const Sample& to) const = 0;
 
-  /// What sample `index` counts as in a mean over a batch: 1, or a text's tokens.
+  /// Weight of sample `index` in means over a batch. Default: 1. For texts: the number of tokens.
   virtual int64_t items(int64_t index) const;
 
-  /// Equal for equal data: workers compare it, and a resumed run. By default computed from the
-  /// samples as epoch 0 shows them: from all of them, or where they are more than 2 GiB from 65,536
-  /// of them, evenly spread.
+  /// A digest of the data. Workers must agree on it, and a resumed run must find the same one.
+  /// Default: of all samples in epoch 0 or, if these are larger than 2 GiB, of 65,536 evenly spread
+  /// ones.
   virtual std::string digest() const;
 };
 
-/// What a run trains on and what it is judged by.
+/// The training split and the test split.
 struct Splits {
-  std::shared_ptr<const Dataset> train;  ///< never null
-  std::shared_ptr<const Dataset> test;   ///< null: a part of `train` is held out
+  std::shared_ptr<const Dataset> train;  ///< never nullptr
+  std::shared_ptr<const Dataset> test;   ///< nullptr: a part of `train` is held out
 };
 
-/// What a data set is made from.
+/// Passed to the function that makes a data set.
 struct DatasetOptions {
-  /// What stands after the colon: "DIR" for the recipe's data.name = "npy:DIR".
+  /// The part after the colon: "DIR" if the recipe has data.name = "npy:DIR".
   std::string argument;
   /// The recipe's [data.options].
   Options options;

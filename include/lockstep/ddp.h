@@ -16,74 +16,74 @@
 
 namespace lockstep {
 
-/// What to do with parameters that a backward pass does not reach, and which so have the gradient
-/// of passes before.
+/// What to do if a backward pass does not reach some parameters.
 enum class Unused {
-  forbid,  ///< name them in an error
-  find,    ///< take the mean of what they have
+  forbid,  ///< throw an error with their names
+  find,    ///< average the gradients that they have from earlier passes
 };
-/// What to do with buffers (BatchNorm's running statistics, say) before each forward pass.
+/// What to do with buffers (such as BatchNorm's running statistics) before each forward pass.
 enum class Buffers {
-  broadcast,  ///< all workers take rank 0's
-  keep,       ///< every worker has its own
+  broadcast,  ///< all workers get those of rank 0
+  keep,       ///< every worker keeps its own
 };
 
-/// How DistributedDataParallel exchanges gradients.
+/// Options of DistributedDataParallel.
 struct DdpOptions {
-  /// The first bucket is small, so that communication begins early.
+  /// Size of the first bucket. It is small, so that communication starts early.
   int64_t first_bucket_bytes = int64_t{1} << 20;
-  /// Gradients travel in buckets of about so many bytes.
+  /// Size of the other buckets: gradients are reduced in buckets of about this many bytes.
   int64_t bucket_bytes = int64_t{25} << 20;
-  Unused unused = Unused::forbid;        ///< what to do with parameters that get no gradient
-  Buffers buffers = Buffers::broadcast;  ///< what to do with buffers before a forward pass
-  /// Rounds gradients to a type of half the bytes before they travel.
+  Unused unused = Unused::forbid;        ///< parameters without a gradient
+  Buffers buffers = Buffers::broadcast;  ///< buffers before a forward pass
+  /// Sends gradients as 16-bit numbers.
   Compress compress = Compress::none;
-  /// Replaces the all-reduce: power_sgd(), or one of your own.
+  /// Replaces the all-reduce of gradients: power_sgd(), or your own hook.
   std::shared_ptr<GradientHook> hook = nullptr;
-  /// Into how many equal parts a step's batch is cut, of which a worker computes one or more, each
-  /// by a forward and a backward pass of its own. The model then ends with the same bits on any
-  /// number of workers up to `shards`; see docs/workers.md for what a training loop must do for
-  /// that. 0: one for each worker, and the result depends on their number.
+  /// Number of equal parts of a step's batch. Each worker computes one or more of them, each with
+  /// its own forward and backward pass. The final model then has the same bits on any number of
+  /// workers up to `shards`, if the training loop draws its data accordingly (DistributedSampler
+  /// with the same `shards`): see docs/workers.md. 0: one per worker; then the result depends on
+  /// the number of workers.
   int64_t shards = 0;
-  /// With `shards`: what LibTorch's random numbers (dropout) in forward passes follow from, with
-  /// the step's and the shard's number.
+  /// With `shards`: before each forward pass LibTorch's random generator (used by dropout) is
+  /// seeded with this seed, the step and the shard.
   uint64_t seed = 1;
 };
 
-/// Which workers made the others wait.
+/// Which workers the others waited for.
 struct StragglerReport {
-  /// What one worker did.
+  /// One worker.
   struct Rank {
-    int64_t steps_late = 0;     ///< in which it was the last one
-    double seconds_caused = 0;  ///< that the other workers waited for it, on average
+    int64_t steps_late = 0;     ///< steps in which it was the last one
+    double seconds_caused = 0;  ///< time that the others waited for it, on average
   };
-  int64_t steps = 0;        ///< that this is about
+  int64_t steps = 0;        ///< number of steps that the report covers
   std::vector<Rank> ranks;  ///< by rank
-  /// "rank 1 was last in 97 of 100 steps: the others waited 3.2 s for it", or that nobody was.
+  /// "rank 1 was last in 97 of 100 steps: the others waited 3.2 s for it", or that there was none.
   std::string text() const;
 };
 
-/// What DistributedDataParallel does, whatever the model's type: use that one, whose functions of
-/// the same names say what these do.
+/// The part of DistributedDataParallel that does not depend on the model's type. Use
+/// DistributedDataParallel; its functions of the same names are documented there.
 class GradientSync {
  public:
-  /// Collective: checks that all workers have the same model, and gives all rank 0's weights.
+  /// Checks that all workers have the same model and broadcasts the weights of rank 0. Collective.
   GradientSync(torch::nn::Module& model, World world, DdpOptions options);
   ~GradientSync();
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
 
-  /// To be called before each forward pass in training: makes buffers alike.
+  /// Call before each forward pass in training: synchronises buffers.
   void before_forward();
-  /// From here on backward passes only add up gradients on this worker.
+  /// From now on backward passes only accumulate gradients on this worker.
   void pause();
-  /// Ends what `pause` began.
+  /// Ends `pause`.
   void go_on();
-  /// Whether gradients are the mean over all workers.
+  /// Whether gradients are averaged over all workers.
   bool step_complete() const;
-  /// Runs `loop`, then takes part in the passes of workers that go on longer.
+  /// Runs `loop`, then takes part in the collectives of workers that are not done yet.
   void join(const std::function<void()>& loop);
-  /// Returns the norm that gradients had.
+  /// Returns the norm before clipping.
   double clip_gradient_norm(double largest);
   /// Collective.
   StragglerReport stragglers();
@@ -93,8 +93,8 @@ class GradientSync {
   std::unique_ptr<State> state_;
 };
 
-/// Trains one model on many workers: each computes gradients on its part of a batch, and all take
-/// the mean, bucket by bucket while backward goes on.
+/// Trains one model on many workers: each computes gradients on its part of a batch, and the
+/// gradients are averaged, bucket by bucket, while the backward pass is still running.
 ///
 ///     auto world = lockstep::init(argc, argv);
 ///     torch::nn::Linear model(4, 2);
@@ -105,51 +105,55 @@ class GradientSync {
 ///     loss.backward();  // returns when gradients are the mean over all workers
 ///     optimizer.step();
 ///
-/// All workers begin with rank 0's parameters and buffers, and must have the same model: Mismatch
-/// names the first difference. Every worker does the same number of backward passes; see `join`.
-/// The model stays as it was: a parameter that is unfrozen or of another type later, or in a second
-/// DistributedDataParallel, is refused by name; weights and buffers may be loaded at any time.
-/// Call `forward` here rather than on the model: it keeps buffers alike. Gradients are views into
-/// buckets: `optimizer.zero_grad()` may zero or drop them.
+/// All workers start with the parameters and buffers of rank 0. They must have the same model;
+/// otherwise Mismatch names the first difference. Every worker must do the same number of backward
+/// passes, except inside `join`. Call `forward` of this class and not of the model, since it also
+/// synchronises buffers. Gradients are views into buckets; `optimizer.zero_grad()` may zero them or
+/// set them to undefined.
 ///
-/// An error ends it for all: whatever is thrown in a backward pass or a join, also by a function or
-/// a hook of yours, on one worker, the others get as PeerLost; and each later forward or backward
-/// pass throws what was thrown first.
+/// The set of trained parameters and their types must not change: a parameter that is unfrozen
+/// later, or is part of a second DistributedDataParallel, is refused by name. Weights and buffers
+/// may be loaded at any time.
+///
+/// If an exception is thrown on one worker in a backward pass or in `join`, also by your own
+/// function or hook, the other workers throw PeerLost, and every later forward or backward pass
+/// throws the first exception again.
 template <typename Net>
 class DistributedDataParallel {
  public:
-  /// Collective. Throws BadInput where there is no model, Mismatch where workers' models differ.
+  /// Collective. Throws BadInput if `model` is null, and Mismatch if workers have different models.
   DistributedDataParallel(std::shared_ptr<Net> model, World world, DdpOptions options = {})
       : model_(std::move(model)), sync_(existing(model_), std::move(world), std::move(options)) {}
-  /// The same, for what TORCH_MODULE has made.
+  /// The same, for a module holder (TORCH_MODULE).
   DistributedDataParallel(const torch::nn::ModuleHolder<Net>& model, World world,
                           DdpOptions options = {})
       : DistributedDataParallel(model.is_empty() ? nullptr : model.ptr(), std::move(world),
                                 std::move(options)) {}
 
-  /// The model's forward pass, with buffers that are alike on all workers.
+  /// The model's forward pass, after buffers are synchronised.
   template <typename... Inputs>
   auto forward(Inputs&&... inputs) {
     sync_.before_forward();
     return model_->forward(std::forward<Inputs>(inputs)...);
   }
 
-  /// The model: ddp->parameters().
+  /// The model, as in ddp->parameters().
   Net* operator->() { return model_.get(); }
 
-  /// Whether the last backward pass was the step's last on this worker, so that gradients are the
-  /// mean over all shards: time for the optimizer. Without DdpOptions::shards every one is.
+  /// Whether the last backward pass completed the step on this worker: gradients are then averaged
+  /// over all shards, and it is time for optimizer.step(). A loop with DdpOptions::shards must
+  /// check this; without shards it is true after every backward pass.
   bool step_complete() const { return sync_.step_complete(); }
 
-  /// As long as the scope lives, backward passes only add up gradients on this worker; the first
-  /// one after it takes the mean of the sums. Forward passes inside it belong to the same
-  /// accumulation. Scopes may nest.
+  /// While the returned scope exists, backward passes only accumulate gradients on this worker; the
+  /// first backward pass after it averages the sums. Call forward inside the scope, too. Scopes may
+  /// be nested.
   ///
   ///     {
   ///       const auto scope = ddp.no_sync();
   ///       loss_of(first).backward();
   ///     }
-  ///     loss_of(second).backward();  // gradients are the mean over workers of both passes' sums
+  ///     loss_of(second).backward();  // gradients: sums of both passes, averaged over workers
   [[nodiscard]] auto no_sync() {
     struct Scope {
       explicit Scope(GradientSync& paused) : sync(paused) { sync.pause(); }
@@ -161,15 +165,16 @@ class DistributedDataParallel {
     return Scope(sync_);
   }
 
-  /// Runs a training loop that may have fewer passes than other workers': a worker that is done
-  /// takes part in the others' collectives, with zeros, until all are. Means still divide by the
-  /// number of all workers. In the end all have the model of the worker that went on longest.
+  /// Runs a training loop that may have fewer backward passes than on other workers. A worker that
+  /// is done takes part in the others' collectives with zeros until all are done. Means are still
+  /// divided by the number of all workers. At the end all workers get the model of the one with the
+  /// most passes.
   void join(const std::function<void()>& loop) { sync_.join(loop); }
 
-  /// Scales gradients so that the norm over all of them is at most `largest`; returns what it was.
+  /// Scales gradients so that their total norm is at most `largest`. Returns the norm before.
   double clip_gradient_norm(double largest) { return sync_.clip_gradient_norm(largest); }
 
-  /// Of all steps so far. Collective.
+  /// Stragglers of all steps so far. Collective.
   StragglerReport stragglers() { return sync_.stragglers(); }
 
  private:

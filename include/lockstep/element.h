@@ -2,21 +2,21 @@
 
 namespace lockstep {
 
-/// What a tensor's elements are.
+/// Element types.
 enum class Type {
   f32,   ///< float
   f64,   ///< double
-  f16,   ///< half precision, IEEE 754
-  bf16,  ///< the upper half of a float
+  f16,   ///< half precision (IEEE 754)
+  bf16,  ///< bfloat16
   i32,   ///< int32_t
   i64,   ///< int64_t
   u8,    ///< uint8_t
 };
 
-/// How the elements of all ranks become one.
+/// How a reduction combines the elements of all ranks.
 enum class Operation {
-  sum,   ///< of all ranks'
-  mean,  ///< their sum divided by the number of ranks
+  sum,   ///< sum of all
+  mean,  ///< sum divided by the number of ranks
   min,   ///< the smallest
   max,   ///< the largest
 };

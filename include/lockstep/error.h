@@ -9,21 +9,22 @@
 
 namespace lockstep {
 
-/// Everything the library throws on purpose. `what()` says who, what value and what to do next.
+/// Base class of all exceptions of the library. `what()` says who (rank, host), what (value) and
+/// what to do next.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 
-  /// The exit code the command line gives when this error ends it.
+  /// The exit code of the program if this error ends it.
   virtual int exit_code() const { return 1; }
 };
 
-/// What the user gave cannot be used: a file, a flag, a recipe key, a disk without room.
+/// Unusable input: a file, a flag, a recipe key, a full disk.
 ///
 ///     throw lockstep::BadInput("--batch {}: expected a number of at least 1", batch);
 class BadInput : public Error {
  public:
-  /// The message, as fmt::format makes it.
+  /// The message is made by fmt::format.
   template <typename... Args>
   explicit BadInput(fmt::format_string<Args...> format, Args&&... args)
       : Error(fmt::format(format, std::forward<Args>(args)...)) {}
@@ -34,13 +35,13 @@ class BadInput : public Error {
 /// The exit code of a worker that ends because of others (sysexits.h: try again later).
 inline constexpr int kLostOthers = 75;
 
-/// A worker is gone: its process died, its connection broke, or its host fell silent.
+/// A worker was lost: its process died, its connection broke, or its heartbeat timed out.
 class PeerLost : public Error {
  public:
-  /// `rank` is the worker that is gone.
+  /// `rank` is the lost worker.
   PeerLost(int rank, const std::string& message) : Error(message), rank_(rank) {}
 
-  /// The worker that is gone.
+  /// The lost worker.
   int rank() const { return rank_; }
   int exit_code() const override { return kLostOthers; }
 
@@ -63,10 +64,10 @@ class Timeout : public Error {
   std::vector<int> ranks_;
 };
 
-/// Workers disagree on what they are doing together: the message says who has what.
+/// Workers disagree, for example on the model or the recipe: the message says which rank has what.
 class Mismatch : public Error {
  public:
-  /// The message, as fmt::format makes it.
+  /// The message is made by fmt::format.
   template <typename... Args>
   explicit Mismatch(fmt::format_string<Args...> format, Args&&... args)
       : Error(fmt::format(format, std::forward<Args>(args)...)) {}

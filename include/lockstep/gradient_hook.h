@@ -14,25 +14,25 @@ namespace parallel {
 class Replica;
 }
 
-/// What gradients are rounded to before they travel between workers: half the bytes.
+/// The type that gradients are rounded to before they are sent to other workers.
 enum class Compress {
-  none,  ///< nothing: they travel as they are
-  f16,   ///< half precision
-  bf16,  ///< the upper half of a float
+  none,  ///< not rounded
+  f16,   ///< half precision (IEEE 754)
+  bf16,  ///< bfloat16
 };
 
-/// A bucket of gradients on its way to the other workers.
+/// A bucket of gradients that is about to be reduced.
 struct GradientBucket {
-  size_t index = 0;                      ///< of the bucket, in the order in which they travel
-  torch::Tensor values;                  ///< all of it, one-dimensional
-  std::vector<torch::Tensor> gradients;  ///< the same memory, in the parameters' shapes
-  /// Whose gradients they are: numbers of trained parameters, in the model's order. They stay when
-  /// buckets are cut anew after the first step, so keep by them what outlives a step.
+  size_t index = 0;                      ///< number of the bucket, in the order of reduction
+  torch::Tensor values;                  ///< all gradients, one-dimensional
+  std::vector<torch::Tensor> gradients;  ///< views of `values` in the shapes of parameters
+  /// Indices of the parameters among the model's trained parameters. Buckets are rebuilt after the
+  /// first step but these indices stay valid: store state of your hook by them.
   std::vector<size_t> parameters;
 };
 
-/// Replaces the all-reduce of gradients, to send less than all of them. A hook belongs to one
-/// DistributedDataParallel, which calls it from a thread of its own; a second one throws BadInput.
+/// Replaces the all-reduce of gradients, for example to send fewer bytes. A hook belongs to one
+/// DistributedDataParallel; using it in a second one throws BadInput.
 ///
 ///     struct Signs : lockstep::GradientHook {
 ///       void reduce(lockstep::GradientBucket& bucket, lockstep::World& world) override {
@@ -44,9 +44,9 @@ class GradientHook {
  public:
   virtual ~GradientHook() = default;
 
-  /// Makes `bucket` the mean (or what stands for it) over all workers, the same on each. Called for
-  /// one bucket at a time, in the same order on all workers, from a thread of its own; `world` is
-  /// for hooks alone.
+  /// Replaces the bucket's values by their mean over all workers (or an approximation that is the
+  /// same on all workers). Called from a separate thread, for one bucket at a time, in the same
+  /// order on all workers. `world` is used only by hooks.
   virtual void reduce(GradientBucket& bucket, World& world) = 0;
 
  private:
@@ -54,15 +54,15 @@ class GradientHook {
   bool taken_ = false;
 };
 
-/// PowerSGD (Vogels et al., 2019): a matrix of gradients goes as the product of two thin ones of
-/// this rank; what is lost is added to the next step's gradients (error feedback). Vectors, and
-/// matrices that would not shrink, go as they are.
+/// PowerSGD (Vogels et al., 2019): a matrix of gradients is sent as the product of two matrices of
+/// low rank, and the approximation error is added to the next step's gradients (error feedback).
+/// Vectors, and matrices that would not become smaller, are sent unchanged.
 struct PowerSgdOptions {
-  int64_t rank = 2;   ///< 1 to 65536
-  uint64_t seed = 1;  ///< of the first thin matrices: the same on all workers
+  int64_t rank = 2;   ///< of the approximation: 1 to 65536
+  uint64_t seed = 1;  ///< of the initial matrices; the same on all workers
 };
 
-/// A hook that sends gradients by PowerSGD, for DdpOptions::hook.
+/// A PowerSGD hook, for DdpOptions::hook.
 std::unique_ptr<GradientHook> power_sgd(const PowerSgdOptions& options = {});
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// All that a training loop of your own needs. The three lines that make it a distributed one:
+/// Everything that your own training loop needs. These three lines make it distributed:
 ///
 ///     auto world = lockstep::init(argc, argv);
 ///     lockstep::DistributedDataParallel ddp(model, world);

@@ -2,8 +2,8 @@
 
 namespace lockstep {
 
-/// The program `lockstep`, for programs of your own that are all of it and have more models, data
-/// sets or objectives linked in:
+/// The `lockstep` program as a function. Use it to build your own `lockstep` with additional
+/// models, data sets or objectives linked in:
 ///
 ///     #include <lockstep/main.h>
 ///
@@ -11,10 +11,10 @@ namespace lockstep {
 ///       return lockstep::main(argc, argv);
 ///     }
 ///
-/// Reads the command line, runs the command and returns the program's exit code: 0, 2 for bad
-/// input, 130 and 143 where Ctrl-C or SIGTERM stopped it, else 1. Errors are told in a line on
-/// stderr; nothing is thrown. Call it once, before other threads are started: workers are forked
-/// from this process.
+/// Runs the command of the command line and returns the exit code: 0, 2 for bad input, 130 or 143
+/// if Ctrl-C or SIGTERM stopped it, 75 if other workers were lost, else 1. Prints errors on stderr
+/// and throws nothing. Call it once, before you start threads: workers are forked from this
+/// process.
 int main(int argc, char** argv);
 
 }  // namespace lockstep

@@ -14,9 +14,10 @@
 
 namespace lockstep {
 
-/// A network that `lockstep train` can train: a torch::nn::Module from named tensors to named
-/// tensors. Register parameters, buffers and modules as in any other; a run's checkpoints use their
-/// names.
+/// A network that `lockstep train` can train: a torch::nn::Module whose forward() maps named
+/// tensors to named tensors. Register parameters, buffers and modules as usual; checkpoints use
+/// their names. Update buffers in place (copy_, add_, ...): a tensor that is only assigned to a
+/// member is not registered.
 ///
 ///     class Line : public lockstep::Model {
 ///      public:
@@ -32,32 +33,32 @@ namespace lockstep {
 ///     };
 class Model : public torch::nn::Module {
  public:
-  /// What the objective compares with the targets. Random numbers drawn from LibTorch's generator
-  /// are the same for any number of workers.
+  /// Computes the outputs, which the objective compares with the targets. Random numbers from
+  /// LibTorch's default generator do not depend on the number of workers.
   virtual Tensors forward(const Tensors& inputs) = 0;
 
-  /// Which kernel computed a layer.
+  /// Which kernel computes a layer.
   struct LayerKernel {
     std::string layer;      ///< its name in the model
     std::string served_by;  ///< "winograd", "direct" or "torch"
   };
-  /// Which kernel served each layer in the last call, for a run's events.
+  /// The kernels of the last forward pass by layer, for a run's events.
   virtual std::vector<LayerKernel> kernels() const { return {}; }
 };
 
-/// What a model is made for.
+/// Passed to the function that makes a model.
 struct ModelOptions {
-  std::string name;                          ///< it was asked for by
-  std::vector<Field> inputs;                 ///< of the data set
-  std::vector<Field> outputs;                ///< that the objective needs
-  nn::Kernels kernels = nn::Kernels::fused;  ///< which ones to use
+  std::string name;                          ///< the recipe's model.name
+  std::vector<Field> inputs;                 ///< fields of the data set
+  std::vector<Field> outputs;                ///< fields that the objective expects
+  nn::Kernels kernels = nn::Kernels::fused;  ///< the recipe's train.kernels
   Options options;                           ///< the recipe's [model.options]
 
-  /// The shape of the only input. Throws BadInput where there are several.
+  /// The shape of the only input. Throws BadInput if there are several.
   const Shape& input() const;
-  /// How many numbers the only input of a sample has. Throws BadInput where there are several.
+  /// Number of elements of the only input of a sample. Throws BadInput if there are several.
   int64_t input_size() const;
-  /// How many numbers the only output of a sample has. Throws BadInput where there are several.
+  /// Number of elements of the only output of a sample. Throws BadInput if there are several.
   int64_t output_size() const;
 };
 

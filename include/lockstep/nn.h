@@ -6,50 +6,53 @@
 #include <memory>
 #include <string>
 
-/// Layers that keep images *blocked*, [sample][channel / 8][row][column][8], from the first
-/// convolution to the last pooling, and do in one operation what LibTorch does in three or four.
+/// Fused layers over *blocked* images, [sample][channel / 8][row][column][8]. Images stay blocked
+/// from the first convolution to the last pooling; one operation replaces three or four of
+/// LibTorch.
 ///
 ///     const auto y = lockstep::nn::ConvBn(conv1, bn1)(x);     // relu(bn1(conv1(x)))
 ///     const auto z = lockstep::nn::ConvBn(conv2, bn2)(y, y);  // relu(bn2(conv2(y)) + y)
 ///     return fc(lockstep::nn::mean_pool(z));
 ///
-/// Parameters stay where and as they are in `conv` and `bn`; state-dict names are yours. Tensors
-/// may come in either layout. Where the kernels do not serve a layer (another device or type than
-/// float32 on a CPU with AVX2; channels not in eights; groups, dilation) it is LibTorch's, and its
-/// result plain: the rule looks at nothing that changes from run to run.
+/// Parameters stay in `conv` and `bn`, under the names of your state dict. Inputs may be blocked or
+/// plain. Layers that the kernels do not support (another device or type than float32 on a CPU with
+/// AVX2; channels that are not a multiple of 8; groups; dilation) are computed by LibTorch, with a
+/// plain result. Which kernel is used depends only on the layer, its input's shape and the CPU, so
+/// it is the same in every run.
 ///
-/// A layer prepares its weights at the first call, and again whenever they have changed. It is for
-/// one thread at a time. There are no gradients of gradients.
+/// A layer prepares its weights at the first call and whenever they have changed. It may be used by
+/// one thread at a time. Second derivatives are not supported.
 namespace lockstep::nn {
 
-/// Whose kernels compute a layer.
+/// Which kernels compute a layer.
 enum class Kernels {
-  fused,  ///< ours, wherever they serve
+  fused,  ///< Lockstep's, where they support the layer
   torch,  ///< LibTorch's
 };
 
-/// What follows a layer.
+/// Activation after a layer.
 enum class Activation {
-  none,  ///< nothing
+  none,  ///< identity
   relu,  ///< max(x, 0)
 };
 
-/// A blocked image as LibTorch wants it, [sample][channel][row][column]; others as they are.
+/// Converts a blocked image to LibTorch's layout, [sample][channel][row][column]. Returns other
+/// tensors unchanged.
 torch::Tensor plain(const torch::Tensor& x);
 
 class Layer;
 
-/// activation(bn(conv(x)) + residual). `conv` has no bias.
+/// activation(bn(conv(x)) + residual). `conv` must have no bias.
 class ConvBn {
  public:
-  /// `conv` and `bn` stay shared with the caller. Throws BadInput when `conv` has a bias.
+  /// Shares `conv` and `bn` with the caller. Throws BadInput if `conv` has a bias.
   ConvBn(torch::nn::Conv2d conv, torch::nn::BatchNorm2d bn,
          Activation activation = Activation::relu, Kernels kernels = Kernels::fused);
 
-  /// Where `residual` is undefined nothing is added.
+  /// Without `residual`, nothing is added.
   torch::Tensor operator()(const torch::Tensor& x, const torch::Tensor& residual = {});
 
-  /// Who served the last call: "winograd", "direct" or "torch".
+  /// The kernel of the last call: "winograd", "direct" or "torch".
   std::string served_by() const;
 
  private:
@@ -62,12 +65,12 @@ class ConvBn {
 /// relu(max_pool2d(conv(x), 2)), with `conv`'s bias.
 class ConvMaxPool {
  public:
-  /// `conv` stays shared with the caller.
+  /// Shares `conv` with the caller.
   explicit ConvMaxPool(torch::nn::Conv2d conv, Kernels kernels = Kernels::fused);
 
-  /// Rows and columns are half as many afterwards.
+  /// The result has half as many rows and columns.
   torch::Tensor operator()(const torch::Tensor& x);
-  /// Who served the last call: "winograd", "direct" or "torch".
+  /// The kernel of the last call: "winograd", "direct" or "torch".
   std::string served_by() const;
 
  private:
@@ -78,26 +81,27 @@ class ConvMaxPool {
 /// The mean over rows and columns: [sample][channel].
 torch::Tensor mean_pool(const torch::Tensor& x);
 
-/// Every `stride`-th row and column, with so many channels of zeros before and after x's own: a
-/// residual network's shortcut without parameters. Blocked where x is and the zeros come in eights.
+/// Every `stride`-th row and column, with `zero_channels` channels of zeros before and after those
+/// of x: the shortcut without parameters of a residual network. The result is blocked if x is and
+/// `zero_channels` is a multiple of 8.
 torch::Tensor subsample(const torch::Tensor& x, int64_t stride, int64_t zero_channels);
 
-/// What becomes of the losses of a batch's samples.
+/// How losses of samples are combined.
 enum class Reduce {
-  mean,  ///< their mean
-  sum,   ///< their sum
+  mean,  ///< mean
+  sum,   ///< sum
 };
 
-/// The mean or sum over samples of -log softmax(scores)[label], as torch::cross_entropy_loss has it
-/// with label smoothing. `scores` are [sample][class].
+/// Mean or sum over samples of -log softmax(scores)[label], with label smoothing as in
+/// torch::cross_entropy_loss. `scores` is [sample][class].
 torch::Tensor cross_entropy(const torch::Tensor& scores, const torch::Tensor& labels,
                             double label_smoothing = 0, Kernels kernels = Kernels::fused,
                             Reduce reduce = Reduce::mean);
 
-/// conv - bn - ReLU as a module, with the children "conv" and "bn".
+/// relu(bn(conv(x)) + residual) as a module with the children "conv" and "bn".
 class ConvBnReluImpl : public torch::nn::Module {
  public:
-  /// `options` are the convolution's, which has no bias.
+  /// `options` are those of the convolution, which gets no bias.
   explicit ConvBnReluImpl(const torch::nn::Conv2dOptions& options);
   /// relu(bn(conv(x)) + residual).
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& residual = {});

@@ -12,63 +12,63 @@
 
 namespace lockstep {
 
-/// The loss of a batch: a sum over its items, and what that sum is divided by for the mean. A step
-/// minimises the sum over all shards divided by their weights' sum, so unequal shards count right.
+/// The loss of a batch, as a sum and its weight. A step minimises the sum over all shards divided
+/// by the sum of their weights, so that shards of different sizes count correctly.
 struct Loss {
-  torch::Tensor sum;  ///< a single number
-  double weight = 0;  ///< what it is divided by
+  torch::Tensor sum;  ///< a scalar
+  double weight = 0;  ///< the number of items, or the sum of their weights
 };
 
-/// Why a batch is computed.
+/// The purpose of a forward pass.
 enum class Phase {
-  training,    ///< to update parameters
-  evaluation,  ///< to judge them
+  training,    ///< before a backward pass
+  evaluation,  ///< on the test split
 };
 
-/// A figure that is reported beside the loss.
+/// A number that is reported together with the loss.
 struct Metric {
-  /// What becomes of the measurements of many batches.
+  /// How measurements of several batches are combined.
   enum class Combine {
     mean,  ///< the sum of values divided by the sum of weights
     sum,   ///< the sum of values
     max,   ///< the largest value
   };
-  /// How it is shown on the terminal.
+  /// How it is printed.
   enum class Print {
     number,   ///< 0.9132
     percent,  ///< 91.32 %
   };
   /// When it is measured.
   enum class When {
-    always,      ///< in training too
-    evaluation,  ///< only when the model is judged
+    always,      ///< in training and evaluation
+    evaluation,  ///< only in evaluation
   };
 
-  std::string name;  ///< events call it "accuracy", "train_accuracy" or "test_accuracy"
-  Combine combine = Combine::mean;  ///< over batches
-  Print print = Print::number;      ///< on the terminal
-  When when = When::always;         ///< measured
-  /// {} for a single figure; {10, 10} for a table. A table's values and weights must be whole
-  /// numbers (counts), and it is only for evaluation and not for Combine::max.
+  std::string name;                 ///< in events: "accuracy", "train_accuracy", "test_accuracy"
+  Combine combine = Combine::mean;  ///< of batches
+  Print print = Print::number;      ///< in the progress line
+  When when = When::always;         ///< phases in which it is measured
+  /// {}: a single number. {10, 10}: a table. Values and weights of a table must be integers
+  /// (counts); tables are only for evaluation, and cannot be combined by max.
   Shape shape = {};
 };
 
-/// What a batch adds to a metric.
+/// The contribution of one batch to a metric.
 struct Measurement {
-  /// For Combine::mean: a sum, and what it is divided by.
+  /// For Combine::mean: a sum and its weight.
   Measurement(double value, double weight) : values{value}, weights{weight} {}
-  /// For Combine::sum and Combine::max, which have no weights.
+  /// For Combine::sum and Combine::max.
   explicit Measurement(double value) : values{value} {}
-  /// For a table of Combine::mean: both have its shape.
+  /// For a table with Combine::mean: both tensors have its shape.
   Measurement(const torch::Tensor& values, const torch::Tensor& weights);
-  /// For a table of Combine::sum.
+  /// For a table with Combine::sum.
   explicit Measurement(const torch::Tensor& values);
 
-  std::vector<double> values;   ///< one, or a table's in row-major order
-  std::vector<double> weights;  ///< as many, or none
+  std::vector<double> values;   ///< one, or those of a table in row-major order
+  std::vector<double> weights;  ///< as many for Combine::mean, else none
 };
 
-/// What is learnt: the loss of a batch, and the metrics beside it.
+/// Defines what is trained: the loss of a batch, and its metrics.
 ///
 ///     class AbsoluteError : public lockstep::Objective {
 ///      public:
@@ -89,28 +89,28 @@ class Objective {
  public:
   virtual ~Objective() = default;
 
-  /// What a model must give, of one sample.
+  /// The fields that a model must output for one sample.
   virtual std::vector<Field> outputs() const = 0;
 
-  /// The loss of a batch. `outputs` are what the model made of its inputs. The weight is at least
-  /// 0. Training stops with an error when the sum is not a number.
+  /// The loss of a batch, given the model's outputs. The weight must be at least 0. Training stops
+  /// with an error if the sum is not finite.
   virtual Loss loss(const Tensors& outputs, const Batch& batch) = 0;
 
-  /// What is reported beside the loss: the same at every call and on every worker.
+  /// The metrics. Must be the same at every call and on every worker.
   virtual std::vector<Metric> metrics() const { return {}; }
 
-  /// What the batch adds to each of `metrics()`, in their order, leaving out those that are only
-  /// for evaluation while `phase` is training. Called without gradients.
+  /// One measurement for each of `metrics()`, in their order; in training, without those that are
+  /// only for evaluation. Gradients are disabled.
   virtual std::vector<Measurement> measure(const Tensors& outputs, const Batch& batch,
                                            Phase phase) {
     return {};
   }
 };
 
-/// What an objective is made for.
+/// Passed to the function that makes an objective.
 struct ObjectiveOptions {
-  Fields fields;                             ///< of the data set
-  nn::Kernels kernels = nn::Kernels::fused;  ///< which ones to use
+  Fields fields;                             ///< fields of the data set
+  nn::Kernels kernels = nn::Kernels::fused;  ///< the recipe's train.kernels
   Options options;                           ///< the recipe's [objective.options]
 };
 

@@ -11,15 +11,15 @@
 
 namespace lockstep {
 
-/// Makes a model for a run. Throws BadInput for options that do not fit.
+/// Makes a model. Throws BadInput for wrong options.
 using MakeModel = std::shared_ptr<Model> (*)(const ModelOptions&);
-/// Makes an objective for a run. Throws BadInput for options or data that do not fit.
+/// Makes an objective. Throws BadInput for wrong options or data.
 using MakeObjective = std::unique_ptr<Objective> (*)(const ObjectiveOptions&);
-/// Opens a data set. The test split may be missing: a part of the training split is then held out.
+/// Opens a data set. Without a test split, a part of the training split is held out.
 using MakeDataset = Splits (*)(const DatasetOptions&);
 
-/// Where a plugin adds what it brings. Each throws BadInput when the name is taken or not a name:
-/// letters, digits, '-' and '_'. `about` is one line for `lockstep list`.
+/// Registers what a plugin provides. Names consist of letters, digits, '-' and '_'; `about` is one
+/// line for `lockstep list`. Each function throws BadInput if the name is invalid or already used.
 class Registry {
  public:
   /// Adds a model.
@@ -30,15 +30,15 @@ class Registry {
   void add_dataset(const std::string& name, const std::string& about, MakeDataset make);
 };
 
-/// What LOCKSTEP_PLUGIN defines: adds what the plugin brings.
+/// The function that LOCKSTEP_PLUGIN defines: it registers what the plugin provides.
 using Plugin = void (*)(Registry& registry);
 
-/// Remembers `plugin`, to be called once it is known to fit. Returns true.
+/// Queues `plugin`: it is called after the versions have been compared. Returns true.
 bool add_plugin(Plugin plugin);
 
 }  // namespace lockstep
 
-/// Models, data sets and objectives of your own, by name:
+/// Registers your own models, data sets and objectives:
 ///
 ///     LOCKSTEP_PLUGIN(registry) {
 ///       registry.add_model("line", "one linear layer",
@@ -47,8 +47,9 @@ bool add_plugin(Plugin plugin);
 ///                          });
 ///     }
 ///
-/// As a shared library: `lockstep train --load libline.so --model line`. Linked into a program
-/// whose main is `return lockstep::main(argc, argv);`, they are there without --load.
+/// In a shared library: `lockstep train --load libline.so --model line`. In a program that calls
+/// lockstep::main(argc, argv), they are available without --load; link their file directly or
+/// through an OBJECT library, since the linker drops it from a static library.
 #define LOCKSTEP_PLUGIN(registry)                                                            \
   extern "C" [[gnu::weak, gnu::visibility("default")]] const char* lockstep_plugin_build() { \
     return LOCKSTEP_BUILD;                                                                   \

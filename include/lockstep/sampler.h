@@ -10,26 +10,26 @@
 
 namespace lockstep {
 
-/// What to do when samples do not divide by workers.
+/// What to do if the number of samples is not a multiple of the number of workers.
 enum class Uneven {
-  pad,   ///< some samples come twice, so that all workers have equally many
-  drop,  ///< some samples are left out
+  pad,   ///< use some samples twice, so that all workers have the same number
+  drop,  ///< leave some samples out
   keep,  ///< some workers have one more: for evaluation, where no sample may count twice
 };
 
-/// How DistributedSampler orders and deals out samples: the same on all workers.
+/// Options of DistributedSampler; must be the same on all workers.
 struct SamplerOptions {
-  bool shuffle = true;          ///< else in their order
-  uint64_t seed = 1;            ///< of the order
-  Uneven uneven = Uneven::pad;  ///< what to do when samples do not divide by workers
-  /// As DdpOptions::shards: `next` then gives one shard's samples of a step after another, of the
-  /// shards that this worker computes, so that which samples a shard has in a step does not depend
-  /// on the number of workers. The loader's batch is then a shard's. Not with Uneven::keep.
+  bool shuffle = true;          ///< false: in the order of the data set
+  uint64_t seed = 1;            ///< of the random order
+  Uneven uneven = Uneven::pad;  ///< how samples are divided
+  /// Set this to DdpOptions::shards. `next` then returns the samples of one shard at a time, for
+  /// each of this worker's shards in turn, so that the samples of a shard in a step do not depend
+  /// on the number of workers; the loader's batch size is that of a shard. Not with Uneven::keep.
   int64_t shards = 0;
 };
 
-/// Gives each worker its part of a data set's samples: every `world.size()`-th of an order that all
-/// share and that changes with the epoch. A LibTorch sampler, for `torch::data::make_data_loader`.
+/// Gives each worker its part of a data set: every `world.size()`-th sample of an order that is the
+/// same on all workers and different in every epoch. For `torch::data::make_data_loader`.
 ///
 ///     lockstep::DistributedSampler sampler(dataset.size().value(), world);
 ///     auto loader = torch::data::make_data_loader(std::move(dataset), sampler, 64);
@@ -38,28 +38,28 @@ struct SamplerOptions {
 ///       for (auto& batch : *loader) train_on(batch);
 ///     }
 ///
-/// A handle: a loader's copy and this one are the same sampler. A loop that never calls `set_epoch`
-/// sees the same order in every epoch, and rank 0 warns of that on stderr.
+/// Copies share their state, so that `set_epoch` also affects the copy in a loader. Without
+/// `set_epoch` the order is the same in every epoch; rank 0 then prints a warning on stderr.
 class DistributedSampler : public torch::data::samplers::Sampler<> {
  public:
-  /// The part of this worker.
+  /// The samples of this worker.
   DistributedSampler(size_t samples, const World& world, const SamplerOptions& options = {});
-  /// The part of worker `rank` of `world`.
+  /// The samples of worker `rank` of `world`.
   DistributedSampler(size_t samples, int rank, int world, const SamplerOptions& options = {});
 
-  /// Says which epoch it is, before it begins: the order of samples depends on it.
+  /// Sets the epoch, on which the order depends. Call it at the start of each epoch.
   void set_epoch(int64_t epoch);
 
-  /// How many samples this worker has in an epoch.
+  /// Number of samples of this worker in an epoch.
   size_t size() const;
 
-  /// Begins an epoch, of `new_size` samples from here on. A loader calls it.
+  /// Starts an epoch, from now on of `new_size` samples if it is set. Called by a loader.
   void reset(torch::optional<size_t> new_size = torch::nullopt) override;
-  /// The next samples of this worker, at most `batch_size`; nothing at the epoch's end.
+  /// The next samples of this worker, at most `batch_size`; nullopt at the end of the epoch.
   torch::optional<std::vector<size_t>> next(size_t batch_size) override;
-  /// Writes the epoch and how far it has come.
+  /// Saves the epoch and the position in it.
   void save(torch::serialize::OutputArchive& archive) const override;
-  /// Reads what `save` wrote.
+  /// Restores them.
   void load(torch::serialize::InputArchive& archive) override;
 
  private:

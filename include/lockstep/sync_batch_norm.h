@@ -8,32 +8,33 @@
 
 namespace lockstep::nn {
 
-/// BatchNorm whose statistics are those of all workers' batches together: with as many samples on
-/// each of n workers it does what BatchNorm does on one batch n times as large, forwards and
-/// backwards. Takes N x C x ..., names its parameters as BatchNorm does. Every forward and backward
-/// pass in training is a collective. Workers may have no samples; if none has any, statistics stay.
+/// BatchNorm with statistics over the batches of all workers: with equal batches on n workers it
+/// computes the same as BatchNorm on one batch that is n times as large, forward and backward.
+/// Input: N x C x ... Parameters have the names of BatchNorm's. In training, every forward and
+/// backward pass is a collective. A worker's batch may be empty; if all are, the running statistics
+/// do not change.
 ///
 ///     lockstep::nn::SyncBatchNorm norm(64, world);
 class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl> {
  public:
-  /// With LibTorch's defaults for BatchNorm.
+  /// With the default options of BatchNorm.
   SyncBatchNormImpl(int64_t features, World world)
       : SyncBatchNormImpl(torch::nn::BatchNormOptions(features), std::move(world)) {}
-  /// With options as for BatchNorm.
+  /// With options of BatchNorm.
   SyncBatchNormImpl(const torch::nn::BatchNormOptions& options, World world);
 
-  /// Makes parameters and buffers anew.
+  /// Initialises parameters and buffers again.
   void reset() override;
-  /// Writes what it is in a line.
+  /// Prints name and options.
   void pretty_print(std::ostream& stream) const override;
-  /// In training a collective.
+  /// Collective in training mode.
   torch::Tensor forward(const torch::Tensor& input);
 
-  torch::Tensor weight;               ///< as BatchNorm's, like all that follow
-  torch::Tensor bias;                 ///< undefined without `affine`, as `weight`
+  torch::Tensor weight;               ///< the scale; undefined without `affine`
+  torch::Tensor bias;                 ///< the offset; undefined without `affine`
   torch::Tensor running_mean;         ///< the same on all workers
   torch::Tensor running_var;          ///< the same on all workers
-  torch::Tensor num_batches_tracked;  ///< steps in training
+  torch::Tensor num_batches_tracked;  ///< number of forward passes in training
 
  private:
   torch::nn::BatchNormOptions options_;

@@ -7,10 +7,10 @@
 
 /// A macro's value as text.
 #define LOCKSTEP_QUOTED(value) #value
-/// The same, after the macro was replaced.
+/// The same, after macro expansion.
 #define LOCKSTEP_TEXT_OF(value) LOCKSTEP_QUOTED(value)
 
-/// What a plugin must have been built against to be loaded.
+/// A plugin can be loaded only if it was built with the same value.
 #define LOCKSTEP_BUILD                                     \
   "Lockstep " LOCKSTEP_VERSION ", LibTorch " TORCH_VERSION \
   ", C++11 ABI " LOCKSTEP_TEXT_OF(_GLIBCXX_USE_CXX11_ABI)

@@ -18,16 +18,16 @@ namespace collective {
 class Communicator;
 }
 
-/// How workers talk to each other, and how long they wait.
+/// How workers communicate, and how long they wait.
 struct WorldOptions {
   /// shm, tcp, hybrid (shm inside a host, tcp between hosts), mpi or hybrid-mpi. "auto": hybrid-mpi
   /// under mpirun where this build has MPI, else hybrid.
   std::string transport = "auto";
-  /// Which all-reduce: one_to_all, tree, butterfly, ring, halving_doubling, direct or engine.
-  /// "auto": the cheapest on this network, by a short measurement.
+  /// All-reduce algorithm: one_to_all, tree, butterfly, ring, halving_doubling, direct or engine.
+  /// "auto": the fastest on this network, after a short measurement.
   std::string algorithm = "auto";
-  /// A collective that lasts longer throws Timeout. A rank that writes a long file while others
-  /// wait is no error, so this is generous; a rank that dies is noticed at once.
+  /// A collective that takes longer throws Timeout. It is long because a rank may write a large
+  /// file while the others wait; a rank that dies is detected at once.
   double timeout_seconds = 600;
   /// A host that sends no heartbeat for this long is considered lost.
   double silence_seconds = 10;
@@ -37,9 +37,9 @@ struct WorldOptions {
   double stall_seconds = 10;
 };
 
-/// All workers of this job, of which this process is one. A handle: copies are the same world.
+/// All workers of this job, of which this process is one. Copies share their state.
 ///
-/// Every worker calls the same collectives in the same order. Tensors are changed in place.
+/// Every worker must call the same collectives in the same order. Tensors are changed in place.
 ///
 ///     auto world = lockstep::init(argc, argv);
 ///     auto losses = torch::full({1}, loss);
@@ -49,38 +49,37 @@ class World {
  public:
   /// The number of this worker, from 0.
   int rank() const;
-  /// How many workers there are.
+  /// The number of workers.
   int size() const;
   /// The number of this worker among those of its host, from 0.
   int local_rank() const;
 
-  /// `tensor` becomes the sum (or what `operation` says) over all workers.
+  /// Replaces `tensor` by the sum (or mean, minimum, maximum) over all workers.
   void all_reduce(at::Tensor& tensor, Operation operation = Operation::sum);
-  /// `tensor` becomes that of worker `root`.
+  /// Replaces `tensor` by that of worker `root`.
   void broadcast(at::Tensor& tensor, int root = 0);
   /// Returns when all workers have called it.
   void barrier();
-  /// Every worker gives a text and gets everyone's, by rank.
+  /// Returns the texts of all workers, by rank.
   std::vector<std::string> gather(const std::string& text);
 
-  /// How many bytes this worker has sent so far in collectives, those of duplicates (and so of
-  /// gradient hooks) included: what a hook saves is seen in the difference between two steps. Bytes
-  /// of numbers alone, without the transport's headers.
+  /// Number of bytes that this worker has sent in collectives so far, including those of duplicates
+  /// (and therefore of gradient hooks), without headers of the transport.
   ///
   ///     const int64_t before = world.bytes_sent();
   ///     loss.backward();
   ///     fmt::print("{} bytes of gradients\n", world.bytes_sent() - before);
   int64_t bytes_sent() const;
 
-  /// A world of the same workers whose collectives are in no order with this one's: for a thread of
-  /// its own. Collective.
+  /// A world of the same workers with its own order of collectives, for use in another thread.
+  /// Collective.
   World duplicate();
 
-  /// Makes everyone's collectives throw PeerLost with this reason: what a worker does that cannot
-  /// go on. From any thread.
+  /// Makes the collectives of all workers throw PeerLost with this reason. Call it if this worker
+  /// cannot continue. May be called from any thread.
   void abort(const std::string& why) noexcept;
 
-  /// For the parts of Lockstep itself.
+  /// For use inside Lockstep.
   collective::Communicator& communicator();
 
  private:
@@ -91,12 +90,12 @@ class World {
   std::shared_ptr<State> state_;
 };
 
-/// Finds out which worker this is, from what `lockstep run`, torchrun, mpirun or srun left in the
-/// environment, and connects it with all others. Without any of them it is the only one. Throws
-/// BadInput, Mismatch, Timeout and PeerLost.
+/// Reads rank and world size from the environment variables of `lockstep run`, torchrun, mpirun or
+/// srun and connects this worker with all others. Without these variables the world has one worker.
+/// Throws BadInput, Mismatch, Timeout and PeerLost.
 World init(const WorldOptions& options = {});
 
-/// The same. Flags in `argv` that begin with --lockstep- change `options` and are taken out:
+/// The same. Flags that begin with --lockstep- change `options` and are removed from `argv`:
 /// --lockstep-transport=tcp, --lockstep-algorithm=ring, --lockstep-timeout=60, ...
 World init(int& argc, char** argv, WorldOptions options = {});
 

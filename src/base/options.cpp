@@ -10,54 +10,42 @@
 #include "lockstep/error.h"
 
 namespace lockstep {
-namespace {
-
-template <typename T>
-T option_or_refuse(const std::string& key, const std::string& value, const char* expected) {
-  TomlValue parsed = toml_value_or_text(value);
-  if constexpr (std::is_same_v<T, double>)
-    if (const auto* whole = std::get_if<int64_t>(&parsed)) return static_cast<double>(*whole);
-  if (T* const found = std::get_if<T>(&parsed)) return std::move(*found);
-  throw BadInput("option {} = {}: expected {}", key, value, expected);
-}
-
-}  // namespace
-
 const std::string* Options::find(const std::string& key) const {
   known_.insert(key);
   const auto found = values_.find(key);
   return found == values_.end() ? nullptr : &found->second;
 }
 
-int64_t Options::integer(const std::string& key, int64_t otherwise) const {
+template <typename T>
+T Options::value_or(const std::string& key, T otherwise, const char* expected) const {
   const std::string* const value = find(key);
   if (value == nullptr) return otherwise;
-  return option_or_refuse<int64_t>(key, *value, "a whole number of at most 64 bits, such as 64");
+  TomlValue parsed = toml_value_or_text(*value);
+  if constexpr (std::is_same_v<T, double>)
+    if (const auto* whole = std::get_if<int64_t>(&parsed)) return static_cast<double>(*whole);
+  if (T* const found = std::get_if<T>(&parsed)) return std::move(*found);
+  const std::string name = table_.empty() ? "option " + key : table_ + "." + key;
+  throw BadInput("{} = {}: expected {}", name, *value, expected);
+}
+
+int64_t Options::integer(const std::string& key, int64_t otherwise) const {
+  return value_or(key, otherwise, "a whole number of at most 64 bits, such as 64");
 }
 
 double Options::number(const std::string& key, double otherwise) const {
-  const std::string* const value = find(key);
-  if (value == nullptr) return otherwise;
-  return option_or_refuse<double>(key, *value, "a finite number, such as 0.5");
+  return value_or(key, otherwise, "a finite number, such as 0.5");
 }
 
 bool Options::flag(const std::string& key, bool otherwise) const {
-  const std::string* const value = find(key);
-  if (value == nullptr) return otherwise;
-  return option_or_refuse<bool>(key, *value, "true or false");
+  return value_or(key, otherwise, "true or false");
 }
 
 std::string Options::text(const std::string& key, const std::string& otherwise) const {
-  const std::string* const value = find(key);
-  if (value == nullptr) return otherwise;
-  return option_or_refuse<std::string>(key, *value, "a text in quotes");
+  return value_or(key, otherwise, "a text in quotes");
 }
 
 std::vector<double> Options::numbers(const std::string& key, std::vector<double> otherwise) const {
-  const std::string* const value = find(key);
-  if (value == nullptr) return otherwise;
-  return option_or_refuse<std::vector<double>>(key, *value,
-                                               "a list of finite numbers, such as [1.0, 2.0]");
+  return value_or(key, std::move(otherwise), "a list of finite numbers, such as [1.0, 2.0]");
 }
 
 void Options::refuse_unknown(const std::string& of) const {

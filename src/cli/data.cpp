@@ -15,6 +15,7 @@
 #include "data/dataset.h"
 #include "data/datasets.h"
 #include "data/fetch.h"
+#include "job/trainer_library.h"
 #include "recipe/recipe.h"
 
 namespace lockstep::cli {
@@ -104,7 +105,9 @@ std::string describe(const Field& field) {
   return fmt::format("{} {} {}", field.name, name_of(field.type), data::to_string(field.shape));
 }
 
-int check_dataset(const std::string& name, const std::vector<std::string>& settings) {
+int check_dataset(const std::string& name, const std::vector<std::string>& settings,
+                  const std::vector<std::string>& plugins) {
+  if (job::has_plugins(plugins)) job::load_plugins(*job::load_trainer().get(), plugins);
   Recipe recipe;
   recipe.data.name = name;
   apply_settings(recipe, settings);
@@ -169,12 +172,18 @@ class DataCheckCommand final : public Command {
         .add_option("--set", settings_, "set a [data] key, such as data.options.image_size=32")
         ->allow_extra_args(false)
         ->type_name("KEY=VALUE");
-    app().footer("Examples:\n  lockstep data check cifar10\n  lockstep data check npy:my-data");
+    add_load_flag(app(), plugins_);
+    app().footer(
+        "Examples:\n"
+        "  lockstep data check cifar10\n"
+        "  lockstep data check npy:my-data\n"
+        "  lockstep data check mine --load libmine.so");
   }
-  int run() override { return check_dataset(name_, settings_); }
+  int run() override { return check_dataset(name_, settings_, plugins_); }
 
  private:
   std::string name_;
+  std::vector<std::string> plugins_;
   std::vector<std::string> settings_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/table.h"
 #include "cli/command.h"
+#include "cli/settings.h"
 #include "collective/plan/all_reduce.h"
 #include "data/datasets.h"
 #include "job/trainer_library.h"
@@ -25,9 +26,7 @@ struct ListFlags {
 
 // Models and objectives are in liblockstep, which takes half a second to load.
 std::string trained_things(const std::string& table) {
-  const train::TrainerLibrary* const library = job::load_trainer().get();
-  library->register_linked_plugins();
-  return library->list(table);
+  return job::load_trainer().get()->list(table);
 }
 
 using Help = std::string (*)();
@@ -48,7 +47,7 @@ std::vector<std::string> table_names() {
 }
 
 int list(const ListFlags& flags) {
-  for (const std::string& plugin : flags.plugins) job::load_trainer().get()->load_plugin(plugin);
+  if (job::has_plugins(flags.plugins)) job::load_plugins(*job::load_trainer().get(), flags.plugins);
   const std::vector<std::string> names = table_names();
   if (!flags.table.empty() && std::find(names.begin(), names.end(), flags.table) == names.end())
     throw BadInput("'{}': no such table{}; there are: {}", flags.table,
@@ -70,11 +69,7 @@ class ListCommand final : public Command {
         .add_option("TABLE", flags_.table,
                     fmt::format("{} (default: all)", fmt::join(table_names(), ", ")))
         ->type_name("");
-    app()
-        .add_option("--load", flags_.plugins,
-                    "a plugin to load, whose models, data sets and objectives are listed too")
-        ->allow_extra_args(false)
-        ->type_name("LIBRARY");
+    add_load_flag(app(), flags_.plugins);
     app().footer(
         "Examples:\n"
         "  lockstep list models\n"

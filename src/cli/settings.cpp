@@ -23,4 +23,11 @@ void apply_settings(Recipe& recipe, const std::vector<std::string>& settings) {
   }
 }
 
+void add_load_flag(CLI::App& app, std::vector<std::string>& plugins) {
+  app.add_option("--load", plugins,
+                 "load a plugin: a shared library with your own models, data sets or objectives")
+      ->allow_extra_args(false)
+      ->type_name("LIBRARY");
+}
+
 }  // namespace lockstep::cli

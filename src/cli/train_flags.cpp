@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/placement_flags.h"
+#include "cli/settings.h"
 #include "collective/plan/all_reduce.h"
 #include "transport/transports.h"
 
@@ -32,10 +33,7 @@ void add_recipe_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--set", flags.settings, "set any recipe key: --set optimizer.momentum=0.95")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  app.add_option("--load", flags.plugins,
-                 "load a plugin: a shared library with your own models, data sets or objectives")
-      ->allow_extra_args(false)
-      ->type_name("LIBRARY");
+  add_load_flag(app, flags.plugins);
 }
 
 void add_transport_flags(CLI::App& app, TrainFlags& flags) {
@@ -61,8 +59,8 @@ void add_folder_flags(CLI::App& app, TrainFlags& flags) {
       ->type_name("DIR");
   app.add_flag("--resume", flags.resume, "continue the run in --out from its last checkpoint");
   app.add_flag("--force", flags.force,
-               "allow --resume with a changed recipe, and --algorithm ring or engine, whose result "
-               "depends on the number of workers");
+               "allow --resume with a changed recipe, and an --algorithm whose result depends on "
+               "the number of workers");
   app.add_option("--stop-at-step", flags.stop_at_step, "stop after this step, with a checkpoint")
       ->type_name("N");
   app.add_flag("--print-recipe", flags.print_recipe,

@@ -49,6 +49,8 @@ std::string Dataset::digest() const {
 namespace data {
 namespace {
 
+// The order of an epoch is kept in memory, eight bytes a sample.
+constexpr int64_t kMostSamples = 100'000'000'000;
 constexpr int64_t kReadAll = int64_t{2} << 30;
 constexpr int64_t kKeepInMemory = int64_t{1} << 30;
 
@@ -103,6 +105,26 @@ class InMemory final : public DatasetLayer {
   std::vector<std::vector<std::byte>> columns_;  ///< by field
   std::vector<int64_t> items_;                   ///< by sample
 };
+
+// Room for the sample, filled with `before`, after it was written.
+SampleRoom written(const Dataset& dataset, int64_t sample, std::byte before) {
+  SampleRoom room(dataset.fields());
+  for (const std::span<std::byte> field : room.memory()) std::ranges::fill(field, before);
+  write_sample(dataset, sample, 0, room.memory());
+  return room;
+}
+
+// A sample that differs at each call would make the model depend on which worker reads it.
+void require_same_bytes_again(const Dataset& dataset, int64_t sample, const std::string& split) {
+  const SampleRoom once = written(dataset, sample, std::byte{0x00});
+  const SampleRoom again = written(dataset, sample, std::byte{0xff});
+  for (size_t i = 0; i < dataset.fields().count(); ++i)
+    if (!std::ranges::equal(once.memory()[i], again.memory()[i]))
+      throw BadInput(
+          "data: field '{}' of sample {} of the {} split differs when it is written again: write() "
+          "must write every element, and the same values for the same index and epoch",
+          dataset.fields()[i].name, sample, split);
+}
 
 }  // namespace
 
@@ -172,8 +194,9 @@ std::vector<int64_t> spread_samples(const Dataset& dataset, int64_t most) {
 }
 
 void check_dataset(const Dataset& dataset, const std::string& split) {
-  if (dataset.size() < 1)
-    throw BadInput("data: the {} split has {} samples: expected at least 1", split, dataset.size());
+  if (dataset.size() < 1 || dataset.size() > kMostSamples)
+    throw BadInput("data: the {} split has {} samples: expected 1 to {}", split, dataset.size(),
+                   kMostSamples);
   const Fields& fields = dataset.fields();
   if (fields.inputs.empty()) throw BadInput("data: the {} split declares no input", split);
   std::set<std::string> names;
@@ -189,6 +212,8 @@ void check_dataset(const Dataset& dataset, const std::string& split) {
           "or more",
           fields[i].name, split, to_string(fields[i].shape));
   }
+  for (const int64_t sample : {int64_t{0}, dataset.size() - 1})
+    require_same_bytes_again(dataset, sample, split);
 }
 
 std::shared_ptr<const Dataset> in_memory_if_small(std::shared_ptr<const Dataset> dataset) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/digest.h"
+#include "base/plugin_queue.h"
 #include "lockstep/error.h"
 
 namespace lockstep::job {
@@ -49,6 +50,23 @@ std::string trainer_fingerprint() {
   for (const fs::path& path : {own_path(), library_path()})
     both.add(digest_file(Digest::Kind::sha256, path));
   return both.hex().substr(0, 16);
+}
+
+bool has_plugins(const std::vector<std::string>& libraries) {
+  return !libraries.empty() || !waiting_plugins().empty();
+}
+
+std::string load_plugins(const train::TrainerLibrary& trainer,
+                         const std::vector<std::string>& libraries) {
+  Digest code(Digest::Kind::sha256);
+  if (!waiting_plugins().empty())
+    code.add(digest_file(Digest::Kind::sha256, fs::canonical("/proc/self/exe")));
+  trainer.register_linked_plugins();
+  for (const std::string& library : libraries) {
+    trainer.load_plugin(library);
+    code.add(digest_file(Digest::Kind::sha256, library));
+  }
+  return code.hex();
 }
 
 std::future<const train::TrainerLibrary*> load_trainer() {

@@ -11,7 +11,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/plugin_queue.h"
 #include "collective/plan/all_reduce.h"
 #include "data/training_data.h"
 #include "job/trainer_library.h"
@@ -38,6 +37,7 @@ struct PreparedJob {
   const train::TrainerLibrary* library;
   std::shared_ptr<const data::TrainingData> data;
   std::unique_ptr<run::SharedFolder> folder;
+  std::string plugins_sha256;  ///< empty without plugins
 };
 
 void tell_failure(const PreparedJob& ready, const std::string& message) {
@@ -106,17 +106,17 @@ PreparedJob prepare(TrainingJob job) {
   // The library is loaded in a thread while the data are read here. Plugins need the library first.
   auto loading = load_trainer();
   const train::TrainerLibrary* library = nullptr;
-  if (!job.plugins.empty() || !waiting_plugins().empty()) {
+  std::string plugins_sha256;
+  if (has_plugins(job.plugins)) {
     library = loading.get();
-    library->register_linked_plugins();
-    for (const std::string& plugin : job.plugins) library->load_plugin(plugin);
+    plugins_sha256 = load_plugins(*library, job.plugins);
   }
   auto data = data::load_training_data(job.recipe.data, job.recipe.train.batch,
                                        static_cast<uint64_t>(job.recipe.train.seed));
   if (library == nullptr) library = loading.get();
   library->check_names(job.recipe);
   auto folder = std::make_unique<run::SharedFolder>(job.folder);
-  return {std::move(job), library, std::move(data), std::move(folder)};
+  return {std::move(job), library, std::move(data), std::move(folder), std::move(plugins_sha256)};
 }
 
 train::WorkerTask task_of(const PreparedJob& ready, const launch::Job& mine) {
@@ -133,7 +133,8 @@ train::WorkerTask task_of(const PreparedJob& ready, const launch::Job& mine) {
       .limits = {.stop = &launch::stop_asked(), .stop_at_step = job.stop_at_step},
       .folder = ready.folder.get(),
       .asked_out = job.folder.out ? job.folder.out->string() : "",
-      .departures = job.departures};
+      .departures = job.departures,
+      .plugins_sha256 = ready.plugins_sha256};
   if (job.messages == TrainingJob::Messages::verbose) task.group.tell_more = tell;
   return task;
 }
@@ -192,6 +193,7 @@ Facts elastic_facts(const PreparedJob& ready) {
   facts.emplace_back("--algorithm", ready.job.algorithm);
   facts.emplace_back("version", LOCKSTEP_VERSION);
   facts.emplace_back("program fingerprint", trainer_fingerprint());
+  facts.emplace_back("plugins' digest", ready.plugins_sha256);
   return facts;
 }
 

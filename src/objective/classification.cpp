@@ -19,8 +19,9 @@ const Field& label_field(const Fields& fields) {
   if (fields.targets.size() != 1 || fields.targets[0].type != Type::i64 ||
       !fields.targets[0].shape.empty() || fields.targets[0].categories.empty())
     throw BadInput(
-        "objective 'classification': needs data with one target that is a class label; for "
-        "numeric targets use objective.name = \"regression\"");
+        "objective 'classification': needs data with one target that is a class label (i64); for "
+        "numeric targets use objective.name = \"regression\"; labels that NumPy stored as floats "
+        "are converted by y.astype('int64')");
   return fields.targets[0];
 }
 

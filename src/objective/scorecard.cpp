@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <limits>
 #include <numeric>
 #include <set>
+#include <string_view>
 
 #include "lockstep/error.h"
 
@@ -43,6 +45,15 @@ bool has_weights(const Metric& metric) {
   return metric.combine == Metric::Combine::mean;
 }
 
+// Names are keys of events, columns of the progress line and words in scripts.
+bool is_name(const std::string& name) {
+  constexpr size_t kLongest = 32;
+  return !name.empty() && name.size() <= kLongest && std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("-_.@/%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
 void check(const std::vector<Metric>& metrics) {
   // Other fields of a step event, which metrics must not use.
   std::set<std::string> names = {"loss",         "event", "time",
@@ -50,9 +61,13 @@ void check(const std::vector<Metric>& metrics) {
                                  "epochs",       "lr",    "samples_per_second",
                                  "seconds_left", "spans", "bytes_sent"};
   for (const Metric& metric : metrics) {
-    if (metric.name.empty() || !names.insert(metric.name).second)
-      throw BadInput("the objective declares a metric '{}': {}", metric.name,
-                     metric.name.empty() ? "it needs a name" : "the name is already used");
+    if (!is_name(metric.name))
+      throw BadInput(
+          "the objective declares a metric '{}': expected a name of at most 32 letters, digits and "
+          "characters of -_.@/%",
+          metric.name);
+    if (!names.insert(metric.name).second)
+      throw BadInput("the objective declares a metric '{}': the name is already used", metric.name);
     if (std::any_of(metric.shape.begin(), metric.shape.end(), [](int64_t n) { return n < 1; }))
       throw BadInput("metric '{}': its table has a dimension below 1", metric.name);
     if (is_table(metric) &&

@@ -15,6 +15,12 @@ struct StateTensor {
   torch::Tensor tensor;
 };
 
+/// A tensor of the state, and its place in contiguous memory.
+struct PlacedTensor {
+  StateTensor state;
+  torch::Tensor place;
+};
+
 /// A model's parameters and buffers.
 std::vector<StateTensor> parameters_of(const torch::nn::Module& model);
 std::vector<StateTensor> buffers_of(const torch::nn::Module& model);
@@ -32,13 +38,8 @@ class FlatState {
   void broadcast(int root, collective::Cargo cargo = {});
 
  private:
-  struct PlacedTensor {
-    StateTensor state;
-    torch::Tensor place;  ///< in `all_`
-  };
-
   collective::Communicator& group_;
-  std::vector<PlacedTensor> items_;
+  std::vector<PlacedTensor> items_;  ///< in `all_`
   transport::Memory memory_;
   collective::Buffer all_;
 };

@@ -176,8 +176,8 @@ void Reducer::start_full_buckets() {
 }
 
 collective::Pending Reducer::start(size_t bucket) {
-  if (shards_.count() == 1) return {};  // the mean of one shard is the shard itself
   if (hook_) return start_hook(bucket);
+  if (shards_.count() == 1) return {};  // the mean of one shard is the shard itself
   const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
   std::vector<Buffer> terms;
   for (size_t slot = 0; slot < shards_.terms_of(group_.rank()).size(); ++slot)

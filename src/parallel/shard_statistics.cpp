@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "lockstep/dataset.h"
+#include "lockstep/error.h"
+#include "parallel/tensor_buffer.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -15,30 +18,55 @@ int64_t padded_bytes(const torch::Tensor& tensor) {
   return (static_cast<int64_t>(tensor.nbytes()) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-torch::Tensor move_together(std::vector<torch::Tensor>& tensors) {
+torch::Tensor memory_for(const std::vector<StateTensor>& buffers) {
   int64_t bytes = 0;
-  for (const torch::Tensor& tensor : tensors) bytes += padded_bytes(tensor);
-  torch::Tensor all = torch::zeros({bytes}, torch::kUInt8);
-  int64_t begin = 0;
-  for (torch::Tensor& tensor : tensors) {
-    const auto end = begin + static_cast<int64_t>(tensor.nbytes());
-    torch::Tensor view = all.slice(0, begin, end).view(tensor.scalar_type()).view(tensor.sizes());
-    begin += padded_bytes(tensor);
-    view.copy_(tensor);
-    tensor.set_data(view);
-  }
-  return all;
+  for (const StateTensor& buffer : buffers) bytes += padded_bytes(buffer.tensor);
+  return torch::zeros({bytes}, torch::kUInt8);
+}
+
+// Without those that are registered twice.
+std::vector<StateTensor> different_buffers_of(const torch::nn::Module& model) {
+  std::set<const void*> seen;
+  std::vector<StateTensor> buffers = buffers_of(model);
+  std::erase_if(buffers, [&](const StateTensor& buffer) {
+    return buffer.tensor.numel() == 0 || !seen.insert(buffer.tensor.unsafeGetTensorImpl()).second;
+  });
+  return buffers;
 }
 
 }  // namespace
 
 template <typename Value>
-ShardStatistics::FlatBuffers<Value>::FlatBuffers(std::vector<torch::Tensor> tensors,
+ShardStatistics::FlatBuffers<Value>::FlatBuffers(std::vector<StateTensor> buffers,
                                                  const collective::Shards& shards,
                                                  collective::Communicator& group)
-    : values(move_together(tensors)),
+    : values(memory_for(buffers)),
       before(values.clone()),
-      sum(values.numel() / static_cast<int64_t>(sizeof(Value)), shards, group) {}
+      sum(values.numel() / static_cast<int64_t>(sizeof(Value)), shards, group) {
+  int64_t begin = 0;
+  for (StateTensor& buffer : buffers) {
+    const torch::Tensor& tensor = buffer.tensor;
+    const auto end = begin + static_cast<int64_t>(tensor.nbytes());
+    const torch::Tensor place =
+        values.slice(0, begin, end).view(tensor.scalar_type()).view(tensor.sizes());
+    begin += padded_bytes(tensor);
+    placed.push_back({std::move(buffer), place});
+  }
+  collect();
+}
+
+template <typename Value>
+void ShardStatistics::FlatBuffers<Value>::collect() {
+  for (auto& [buffer, place] : placed) {
+    torch::Tensor& tensor = buffer.tensor;
+    if (tensor.data_ptr() == place.data_ptr()) continue;
+    if (tensor.scalar_type() != place.scalar_type() || tensor.sizes() != place.sizes())
+      throw BadInput("{} was {} and is {} now: a buffer must keep its type and shape", buffer.name,
+                     describe(place), describe(tensor));
+    place.copy_(tensor);
+    tensor.set_data(place);
+  }
+}
 
 template <typename Value>
 void ShardStatistics::FlatBuffers<Value>::give(int pass) {
@@ -69,18 +97,17 @@ ShardStatistics::ShardStatistics(torch::nn::Module& model, const collective::Sha
                                  collective::Communicator& group)
     : first_shard_(shards.bounds()[static_cast<size_t>(group.rank())]) {
   torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> floats, doubles, others;
-  for (const torch::Tensor& buffer : model.buffers()) {
-    if (buffer.numel() == 0) continue;
-    const auto type = buffer.scalar_type();
+  std::vector<StateTensor> floats, doubles, others;
+  for (StateTensor& buffer : different_buffers_of(model)) {
+    const auto type = buffer.tensor.scalar_type();
     (type == torch::kFloat32   ? floats
      : type == torch::kFloat64 ? doubles
                                : others)
-        .push_back(buffer);
+        .push_back(std::move(buffer));
   }
-  const auto make = [&]<typename Value>(Some<Value>& buffers, std::vector<torch::Tensor>& tensors) {
-    if (!tensors.empty())
-      buffers = std::make_unique<FlatBuffers<Value>>(std::move(tensors), shards, group);
+  const auto make = [&]<typename Value>(Some<Value>& flat, std::vector<StateTensor>& buffers) {
+    if (!buffers.empty())
+      flat = std::make_unique<FlatBuffers<Value>>(std::move(buffers), shards, group);
   };
   make(floats_, floats);
   make(doubles_, doubles);
@@ -97,6 +124,7 @@ void ShardStatistics::for_each(const Action& action) {
 void ShardStatistics::begin_pass(int pass) {
   torch::NoGradGuard no_grad;
   for_each([&](auto& buffers) {
+    buffers.collect();
     if (pass == 0)
       buffers.before.copy_(buffers.values);
     else
@@ -105,6 +133,8 @@ void ShardStatistics::begin_pass(int pass) {
 }
 
 void ShardStatistics::end_pass(int pass, Shard shard) {
+  torch::NoGradGuard no_grad;
+  for_each([](auto& buffers) { buffers.collect(); });
   const auto end = [&](auto& buffers, bool counts) {
     if (!buffers) return;
     counts ? buffers->give(pass) : buffers->give_nothing(pass);

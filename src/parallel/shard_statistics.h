@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "parallel/flat_state.h"
 #include "parallel/sharded_vector.h"
 
 namespace lockstep::parallel {
@@ -36,15 +37,18 @@ class ShardStatistics {
   // Buffers in contiguous memory, of which the model's are views. Added up as `Value`s.
   template <typename Value>
   struct FlatBuffers {
-    FlatBuffers(std::vector<torch::Tensor> tensors, const collective::Shards& shards,
+    FlatBuffers(std::vector<StateTensor> buffers, const collective::Shards& shards,
                 collective::Communicator& group);
+    /// Copies buffers that were replaced (by set_data, or torch::load) back into `values`.
+    void collect();
     void give(int pass);          ///< adds the buffers as the shard left them
     void give_nothing(int pass);  ///< adds zeros
     void take_sum();
     void take_mean(int64_t shards);
 
-    torch::Tensor values;  ///< as bytes
-    torch::Tensor before;  ///< at the start of the step
+    std::vector<PlacedTensor> placed;  ///< in `values`
+    torch::Tensor values;              ///< as bytes
+    torch::Tensor before;              ///< at the start of the step
     ShardedVector<Value> sum;
     collective::Pending pending;
   };

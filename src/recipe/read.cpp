@@ -76,7 +76,7 @@ void assign_option(const OptionTable& table, std::string_view key, const Written
   check_option(table, key, *written.value, origin);
   auto values = table.options->values();
   values[std::string(key)] = toml_text(*written.value);
-  *table.options = Options(std::move(values));
+  *table.options = Options(std::move(values), std::string(table.name));
 }
 
 // All keys and option tables of a recipe.

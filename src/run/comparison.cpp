@@ -12,7 +12,7 @@ namespace lockstep::run {
 namespace {
 
 // Fields of `start` besides the recipe that can affect the result.
-constexpr const char* kFacts[] = {"data_sha256", "weights_sha256", "torch",
+constexpr const char* kFacts[] = {"data_sha256", "weights_sha256", "plugins_sha256", "torch",
                                   "lockstep",    "processor",      "departures"};
 
 // What is compared of a run. Of steps that were repeated after a resume, the last one counts.

@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "device/random.h"
 #include "train/batch_tensors.h"
+#include "train/user_code.h"
 
 namespace lockstep::train {
 namespace {
@@ -108,9 +109,13 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
       return to_tensors(loaded, fields, {0, loaded.whole});
     }();
     torch::manual_seed(RandomStream(Purpose::evaluation, i).next());
-    const Tensors outputs = model.forward(batch.inputs);
-    const Loss loss = objective.loss(outputs, batch);
-    scorecard.score(objective, outputs, batch, loss, results.slot(i));
+    const CallPlace place = {"evaluation batch", i};
+    const Tensors outputs =
+        call_user_code("the model's forward()", place, [&] { return model.forward(batch.inputs); });
+    const Loss loss = call_user_code("the objective's loss()", place,
+                                     [&] { return objective.loss(outputs, batch); });
+    call_user_code("the objective's measure()", place,
+                   [&] { scorecard.score(objective, outputs, batch, loss, results.slot(i)); });
     results.added();
   }
   model.train();

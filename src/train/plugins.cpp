@@ -1,11 +1,13 @@
 #include "train/plugins.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "base/plugin_queue.h"
@@ -26,7 +28,9 @@ void check_name(const std::string& name) {
 }
 
 void check_about(const std::string& name, const std::string& about) {
-  if (about.empty() || about.find('\n') != std::string::npos)
+  const bool one_line =
+      std::ranges::none_of(about, [](unsigned char c) { return std::iscntrl(c); });
+  if (about.empty() || !one_line)
     throw BadInput("'{}' needs a description of one line, for `lockstep list`", name);
 }
 
@@ -67,6 +71,18 @@ void call_waiting() {
   for (const Plugin plugin : std::exchange(waiting_plugins(), {})) plugin(registry);
 }
 
+// The loader maps a file that is shorter than its tables say, and dies of SIGBUS in it.
+void require_whole(const std::string& name) {
+  std::ifstream file(name, std::ios::binary);
+  const auto bytes = std::filesystem::file_size(name);
+  Elf64_Ehdr header = {};
+  if (!file.read(reinterpret_cast<char*>(&header), sizeof header)) return;  // the loader says why
+  if (!std::equal(header.e_ident, header.e_ident + SELFMAG, ELFMAG)) return;
+  if (header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize > bytes)
+    throw BadInput("--load {}: is incomplete: it has only {} bytes; build or copy it again", name,
+                   bytes);
+}
+
 using Build = const char* (*)();
 
 // Called before any plugin code that depends on the layout of Lockstep's types.
@@ -96,6 +112,7 @@ void load_plugin(const std::string& name) {
   if (!std::filesystem::exists(name)) throw BadInput("--load {}: no such file", name);
   if (!std::filesystem::is_regular_file(name))
     throw BadInput("--load {}: is not a regular file", name);
+  require_whole(name);
   void* const library =
       dlopen(std::filesystem::absolute(name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr)

@@ -89,12 +89,17 @@ void Reporter::warn(const std::string& message) {
   events_.write({{"event", "warning"}, {"message", message}});
 }
 
-void Reporter::resume(int64_t step, const std::string& checkpoint, int64_t workers_before) {
+void Reporter::resume(int64_t step, const std::string& checkpoint, const Json& before) {
+  const int workers = setup_.group.world_size();
   events_.write({{"event", "resume"},
                  {"step", step},
                  {"checkpoint", checkpoint},
-                 {"workers", setup_.group.world_size()},
-                 {"workers_before", workers_before}});
+                 {"workers", workers},
+                 {"workers_before", before.value("workers", workers)}});
+  if (before.value("plugins_sha256", "") != circumstances_.workers.value("plugins_sha256", ""))
+    warn(
+        "the code of the plugins has changed since this run was started: the recipe and the "
+        "plugins alone do not reproduce its model");
 }
 
 void Reporter::go_on(int64_t step) {

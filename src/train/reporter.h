@@ -26,7 +26,8 @@ class Reporter {
   /// Writes `start`, except in later generations of an elastic run.
   void start(int64_t parameters);
   void warn(const std::string& message);
-  void resume(int64_t step, const std::string& checkpoint, int64_t workers_before);
+  /// `before` is the start event of the run before it was stopped.
+  void resume(int64_t step, const std::string& checkpoint, const run::Json& before);
   /// In later generations of an elastic run: writes `workers`, with the step it continues from.
   void go_on(int64_t step);
 

@@ -29,12 +29,18 @@ std::shared_ptr<Objective> objective_for(const Recipe& recipe, const Dataset& da
 }
 
 // Checkpoints, digests and collectives treat tensors as contiguous bytes.
-void require_contiguous(const Model& model) {
+void require_storable(const Model& model) {
   const auto check = [](const char* what, const auto& items) {
-    for (const auto& item : items)
+    for (const auto& item : items) {
       if (!item.value().is_contiguous())
         throw BadInput("{} '{}' of the model is not contiguous; register its .contiguous()", what,
                        item.key());
+      if (item.value().is_complex())
+        throw BadInput(
+            "{} '{}' of the model is complex, which checkpoints cannot store; register its "
+            "torch::view_as_real()",
+            what, item.key());
+    }
   };
   check("parameter", model.named_parameters());
   check("buffer", model.named_buffers());
@@ -48,7 +54,7 @@ std::shared_ptr<Model> model_for(const Recipe& recipe, const Dataset& dataset,
                                  .kernels = model::kernels_named(recipe.train.kernels),
                                  .options = recipe.model.options},
                                 static_cast<uint64_t>(recipe.train.seed));
-  require_contiguous(*made);
+  require_storable(*made);
   if (!recipe.model.weights.empty()) load_weights(recipe.model.weights, *made);
   return made;
 }
@@ -72,8 +78,7 @@ std::string describe(const std::vector<Metric>& metrics) {
 }
 
 // Without this check, workers with different data or recipes would train without an error.
-void require_same_run(const Setup& setup) {
-  Facts facts;
+void require_same_run(const Setup& setup, Facts facts) {
   for (const auto& [key, value] : result_values(setup.recipe)) facts.emplace_back(key, value);
   facts.emplace_back("the data's digest", setup.data->digest);
   facts.emplace_back("the objective's metrics", describe(setup.objective->metrics()));
@@ -90,7 +95,8 @@ data::LoaderOptions loader_options(const Recipe& recipe, const data::Share& shar
 
 }  // namespace
 
-Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingData> loaded)
+Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingData> loaded,
+             Facts facts)
     : recipe(checked(std::move(asked))),
       world(std::move(everyone)),
       group(world.communicator()),
@@ -103,7 +109,7 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
                                          : recipe.train.epochs * steps_per_epoch) {
-  require_same_run(*this);
+  require_same_run(*this, std::move(facts));
 }
 
 }  // namespace lockstep::train

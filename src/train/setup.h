@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/agreement.h"
 #include "collective/communicator.h"
 #include "data/training_data.h"
 #include "lockstep/model.h"
@@ -15,8 +16,9 @@ namespace lockstep::train {
 /// A recipe's data, objective and model, loaded and checked, so that all errors of a recipe are
 /// found before the run's folder is created.
 struct Setup {
-  /// Collective. Throws BadInput; Mismatch if workers have different recipes, data or metrics.
-  Setup(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data);
+  /// Collective. Throws BadInput; Mismatch if workers have different recipes, data, metrics or
+  /// `facts`.
+  Setup(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data, Facts facts);
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
 

@@ -7,6 +7,7 @@
 #include "device/random.h"
 #include "lockstep/error.h"
 #include "train/batch_tensors.h"
+#include "train/user_code.h"
 
 namespace lockstep::train {
 
@@ -96,21 +97,25 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
     // Dropout draws from LibTorch's generator: seeding it by step and shard makes it independent of
     // the order of shards.
     torch::manual_seed(RandomStream(Purpose::forward, seed_, step, shard).next());
+    const CallPlace place = {"step", step};
     Tensors outputs;
     Loss loss;
     {
       ScopedSpan span(spans, Span::forward);
-      outputs = parts_.model->forward(part.inputs);
-      loss = checked(parts_.objective->loss(outputs, part));
+      outputs = call_user_code("the model's forward()", place,
+                               [&] { return parts_.model->forward(part.inputs); });
+      loss = call_user_code("the objective's loss()", place,
+                            [&] { return checked(parts_.objective->loss(outputs, part)); });
     }
     {
       ScopedSpan span(spans, Span::backward);
       // With this scale, the mean over shards is the sum divided by the whole batch's items.
       const double scale = static_cast<double>(replica_.shards()) / items_of(batch);
-      (loss.sum * scale).backward();
+      call_user_code("the backward pass", place, [&] { (loss.sum * scale).backward(); });
     }
     torch::NoGradGuard no_grad;
-    scorecard_.score(*parts_.objective, outputs, part, loss, slot);
+    call_user_code("the objective's measure()", place,
+                   [&] { scorecard_.score(*parts_.objective, outputs, part, loss, slot); });
   }
   replica_.end_pass(range.empty() ? ShardStatistics::Shard::is_empty
                                   : ShardStatistics::Shard::has_samples);

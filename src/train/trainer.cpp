@@ -40,6 +40,14 @@ StepParts parts_of(const Setup& setup) {
           .world = setup.world};
 }
 
+// The start event of the run before it was stopped.
+Json last_start(const run::RunFolder& folder) {
+  Json last = Json::object();
+  for (Json& event : run::read_events(folder.events()))
+    if (event.value("event", "") == "start") last = std::move(event);
+  return last;
+}
+
 /// A run, or one generation of an elastic run.
 class Run {
  public:
@@ -55,7 +63,6 @@ class Run {
  private:
   void take_up(const Safetensors* memory);
   void load_checkpoint();
-  int64_t workers_before() const;
   void take_state_of(int donor);
   void train_one_step();
   void check_finite(const Totals& totals) const;
@@ -145,6 +152,11 @@ void Run::train_one_step() {
 
 void Run::check_finite(const Totals& totals) const {
   if (std::isfinite(totals.loss)) return;
+  if (point_.step == 0)
+    throw Error(fmt::format(
+        "the loss is {} at step 0, before any update: look for values that are not finite in the "
+        "data, the initial weights or the objective",
+        totals.loss));
   throw Error(fmt::format(
       "the loss is {} at step {}: training diverged; lower optimizer.lr (now {}) or raise "
       "schedule.warmup_epochs (now {})",
@@ -207,7 +219,7 @@ void Run::take_up(const Safetensors* memory) {
 
 void Run::load_checkpoint() {
   const auto found = checkpoints_->newest();
-  const int64_t before = workers_before();
+  const Json before = last_start(*folder_);
   if (!found) {
     reporter_.start(step_.replica().flat_parameters().count());
     if (folder_->goes_on())
@@ -226,14 +238,6 @@ void Run::load_checkpoint() {
   point_ = std::move(resumed);
   last_checkpoint_step_ = point_.step;
   reporter_.resume(point_.step, found->path.string(), before);
-}
-
-// The number of workers before the run was stopped, from its last start event.
-int64_t Run::workers_before() const {
-  int64_t workers = setup_.group.world_size();
-  for (const Json& event : run::read_events(folder_->events()))
-    if (event.value("event", "") == "start") workers = event.value("workers", workers);
-  return workers;
 }
 
 // All workers get the donor's state, since other hosts may lack the checkpoint or weights file.
@@ -339,8 +343,10 @@ Outcome Run::end() {
 
 }  // namespace
 
-Trainer::Trainer(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data)
-    : setup_(std::make_unique<Setup>(std::move(recipe), std::move(world), std::move(data))) {}
+Trainer::Trainer(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data,
+                 Facts facts)
+    : setup_(std::make_unique<Setup>(std::move(recipe), std::move(world), std::move(data),
+                                     std::move(facts))) {}
 
 Trainer::~Trainer() = default;
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/agreement.h"
 #include "data/training_data.h"
 #include "lockstep/world.h"
 #include "recipe/recipe.h"
@@ -36,8 +37,10 @@ struct Circumstances {
 class Trainer {
  public:
   /// Loads and checks everything, so that all errors of a recipe are found before the run's folder
-  /// is created. Collective. Throws BadInput; Mismatch if workers have different recipes or data.
-  Trainer(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data);
+  /// is created. Collective. Throws BadInput; Mismatch if workers have different recipes, data or
+  /// `facts`: what else must be the same on all workers.
+  Trainer(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data,
+          Facts facts = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

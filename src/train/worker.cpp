@@ -58,6 +58,8 @@ class Output {
   Output(World& world, const WorkerTask& task, const Generation& turn, const Trainer& trainer) {
     circumstances_ = {.workers = about_workers(world, task.group), .goes_on = turn.goes_on};
     circumstances_.workers.update(turn.about);
+    if (!task.plugins_sha256.empty())
+      circumstances_.workers["plugins_sha256"] = task.plugins_sha256;
     const std::vector<std::string> asked = world.gather(task.asked_out);
     if (world.rank() != 0) return;
     folder_.emplace(task.folder->open(task.recipe));
@@ -91,7 +93,7 @@ class Output {
 
 Outcome train_with(World world, const WorkerTask& task, const Generation& turn) {
   try {
-    Trainer trainer(task.recipe, world, task.data);
+    Trainer trainer(task.recipe, world, task.data, {{"the plugins' digest", task.plugins_sha256}});
     Output output(world, task, turn, trainer);
     return trainer.run(output.folder(), output.events(), turn.limits, output.circumstances(),
                        turn.memory);

@@ -28,6 +28,8 @@ struct WorkerTask {
   std::string asked_out;
   /// Reasons why the result depends on more than the recipe, if any.
   std::vector<std::string> departures = {};
+  /// Digest of the plugins' code; empty without plugins.
+  std::string plugins_sha256 = {};
   /// In an elastic job: how to reach the coordinator, which assigns rank and world size.
   std::optional<elastic::MemberOptions> membership = {};
 };

@@ -52,6 +52,11 @@ TEST(Options, RefuseAValueOfAnotherKindWithKeyValueAndWhatWasExpected) {
   expect_bad_input([&] { options.numbers("list", {}); }, {"list = [1, \"a\"]", "a list"});
 }
 
+TEST(Options, NameTheirTableInMessages) {
+  const Options options(Values{{"width", "wide"}}, "model.options");
+  expect_bad_input([&] { options.integer("width", 1); }, {"model.options.width = wide"});
+}
+
 TEST(Options, RefuseNumbersThatDoNotFitOrAreNotFinite) {
   const Options options(Values{
       {"many", "9223372036854775808"}, {"nan", "nan"}, {"inf", "-inf"}, {"list", "[1.0, inf]"}});

@@ -55,10 +55,10 @@ TEST_F(Compare, NamesTheKeyAndTheFirstStepAndTensorOfRunsThatDifferByASeed) {
             "differs  train.seed: 2, was 1\n"
             "diverged at step 0: fc.bias, fc.weight\n"
             "loss     first differs at step 1\n");
-  const auto json = nlohmann::json::parse(lockstep_command({"compare", a, b, "--json"}).out);
-  EXPECT_EQ(json["result"], "other");
-  EXPECT_EQ(json["parted_at_step"], 0);
-  EXPECT_EQ(json["first_other_loss"], 1);
+  const auto parsed = nlohmann::json::parse(lockstep_command({"compare", a, b, "--json"}).out);
+  EXPECT_EQ(parsed["result"], "other");
+  EXPECT_EQ(parsed["parted_at_step"], 0);
+  EXPECT_EQ(parsed["first_other_loss"], 1);
 }
 
 TEST_F(Compare, DoesNotSayThatUnfinishedRunsAgreeWhereTheirLossesDiffer) {

@@ -131,7 +131,9 @@ TEST_F(Elastic, RunsStoppedWhileTheyRecoverLoseNoStep) {
   int64_t steps = 0;
   for (const auto& event : run::read_events(folder_ / "run/events.jsonl")) {
     if (event["event"] == "step") steps = event["step"];
-    if (event["event"] == "stopped") EXPECT_GE(event["step"].get<int64_t>(), steps);
+    if (event["event"] == "stopped") {
+      EXPECT_GE(event["step"].get<int64_t>(), steps);
+    }
   }
   EXPECT_NE(stopped.err.find("stopped at step"), std::string::npos) << stopped.err;
 }

@@ -201,7 +201,8 @@ TEST_F(Workers, OnANodeThatIsNotThereAreRefused) {
 }
 
 TEST_F(Workers, BeginAgainWithAWarningWhereThereIsNoCheckpoint) {
-  ASSERT_EQ(lockstep_command(train("run", {"--stop-at-step", "1"})).exit_code, 0);
+  const CommandResult stopped = lockstep_command(train("run", {"--stop-at-step", "1"}));
+  ASSERT_EQ(stopped.exit_code, 0) << stopped.err;
   std::filesystem::remove_all(folder_ / "run/checkpoints");
   const CommandResult outcome =
       lockstep_command({"train", "--resume", "--out", (folder_ / "run").string()});

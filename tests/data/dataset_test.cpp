@@ -177,8 +177,28 @@ TEST(SpreadSamples, AreEvenlySpreadOverMoreSamplesThanAProductOf64BitsHolds) {
 }
 
 TEST(CheckDataset, AcceptsADataSetThatCanBe) {
-  check_dataset(*computed({{{"x"}}, {}}, 1, write_nothing), "training");
+  check_dataset(*zeros({{{"x"}}, {}}, 1), "training");
   check_dataset(*labelled<float>({2, 1}, {1, 2}, {0}), "test");
+}
+
+TEST(CheckDataset, RefusesASampleThatIsNotWrittenInFull) {
+  expect_bad_input(
+      [] {
+        check_dataset(*computed({{{"x"}}, {}}, 3, write_nothing), "test");
+      },
+      {"field 'x' of sample 0 of the test split", "must write every element"});
+}
+
+TEST(CheckDataset, RefusesASampleThatDiffersWhenItIsWrittenAgain) {
+  const auto count = std::make_shared<int>(0);
+  const auto write = [count](int64_t index, const Sample& to) {
+    to.as<float>(0)[0] = index == 2 ? static_cast<float>(++*count) : 0;
+  };
+  expect_bad_input(
+      [&] {
+        check_dataset(*computed({{{"x"}}, {}}, 3, write), "training");
+      },
+      {"sample 2 of the training split"});
 }
 
 TEST(CheckDataset, RefusesADataSetThatCannotBe) {
@@ -189,7 +209,7 @@ TEST(CheckDataset, RefusesADataSetThatCannotBe) {
       [&] {
         check({{{"x"}}, {}}, 0);
       },
-      {"training split has 0 samples", "at least 1"});
+      {"training split has 0 samples", "expected 1 to 100000000000"});
   expect_bad_input([&] { check({{{"x"}}, {}}, -2); }, {"training split has -2 samples"});
   expect_bad_input([&] { check({{}, {{"y"}}}); }, {"training split declares no input"});
   for (const Shape& shape : {Shape{0}, {3, 0, 2}, {-1}, {int64_t{1} << 40, int64_t{1} << 40}}) {

@@ -13,8 +13,6 @@
 namespace lockstep::data {
 namespace {
 
-void write_zeros(int64_t, const Sample&) {}
-
 // A test split that is like the training split but for what the argument says.
 Splits make_unlike(const DatasetOptions& options) {
   const Fields train = {{{"x", Type::f32, {2}}}, {{"y", Type::u8, {}, {"no", "yes"}}}};
@@ -24,16 +22,15 @@ Splits make_unlike(const DatasetOptions& options) {
   if (options.argument == "shape") test.inputs[0].shape = {2, 1};
   if (options.argument == "categories") test.targets[0].categories = {"no", "yes", "perhaps"};
   if (options.argument == "count") test.targets.clear();
-  if (options.argument == "no sample")
-    return {computed(train, 4, write_zeros), computed(test, 0, write_zeros)};
-  return {computed(train, 4, write_zeros), computed(test, 2, write_zeros)};
+  if (options.argument == "no sample") return {zeros(train, 4), zeros(test, 0)};
+  return {zeros(train, 4), zeros(test, 2)};
 }
 
 // A training split alone, of so many samples of so many values.
 Splits make_sized(const DatasetOptions& options) {
   const int64_t size = options.options.integer("size", 3);
   const int64_t width = options.options.integer("width", 1);
-  return {computed({{{"x", Type::f32, {width}}}, {}}, size, write_zeros), nullptr};
+  return {zeros({{{"x", Type::f32, {width}}}, {}}, size), nullptr};
 }
 
 Splits make_nothing(const DatasetOptions& options) {

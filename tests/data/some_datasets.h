@@ -56,6 +56,13 @@ inline std::shared_ptr<const ComputedDataset> computed(Fields fields, int64_t si
                                            std::move(items));
 }
 
+/// So many samples of zeros.
+inline std::shared_ptr<const ComputedDataset> zeros(const Fields& fields, int64_t size) {
+  return computed(fields, size, [count = fields.count()](int64_t, const Sample& to) {
+    for (size_t i = 0; i < count; ++i) std::memset(to.bytes(i).data(), 0, to.bytes(i).size());
+  });
+}
+
 template <typename T>
 void copy_to(const Sample& to, size_t field, const std::vector<T>& values, int64_t index) {
   const std::span<T> room = to.as<T>(field);

@@ -16,6 +16,7 @@ class Numbers : public Dataset {
 
   int64_t size() const override {
     if (fault_ == "shrinks") --size_;
+    if (fault_ == "endless") return std::numeric_limits<int64_t>::max();
     return size_;
   }
   const Fields& fields() const override { return fields_; }
@@ -23,12 +24,16 @@ class Numbers : public Dataset {
     if (fault_ == "throws" && index == 7) throw std::runtime_error("page 7 is torn out");
     if (fault_ == "throws_a_number" && index == 7) throw 42;
     to.as<float>(0)[0] = static_cast<float>(index) / 100;
+    if (fault_ == "forgets") return;
     to.as<float>(1)[0] = static_cast<float>(index) / 50;
+    if (fault_ == "differs") to.as<float>(1)[0] = static_cast<float>(++writes_);
   }
+  int64_t items(int64_t) const override { return fault_ == "counts_double" ? 2 : 1; }
 
  private:
   std::string fault_;
   mutable int64_t size_ = 128;
+  mutable int64_t writes_ = 0;
   Fields fields_{{{"x", Type::f32, {1}}}, {{"y", Type::f32, {1}}}};
 };
 
@@ -43,11 +48,13 @@ class OddObjective : public Objective {
     if (fault_ == "negative") return {sum, -1};
     if (fault_ == "detached") return {sum.detach(), 1};
     if (fault_ == "weightless") return {sum, 0};
+    if (fault_ == "throws") throw std::runtime_error("no loss today");
     return {sum, static_cast<double>(batch.items)};
   }
   std::vector<Metric> metrics() const override {
     const char* const rank = std::getenv("RANK");
     if (fault_ == "by_rank") return {{.name = rank == nullptr ? "alone" : rank}};
+    if (fault_ == "bad_name") return {{.name = "a\nb"}};
     if (fault_ == "nan_metric")
       return {{.name = "mean"}, {.name = "most", .combine = Metric::Combine::max}};
     return {};
@@ -73,10 +80,17 @@ class OddModel : public Model {
         mean_(register_buffer("mean", torch::zeros({1}, torch::kFloat64))),
         seen_(register_buffer("seen", torch::zeros({3}, torch::kBool))) {
     register_module("again", fc_);
+    if (fault_ == "complex") register_buffer("phase", torch::zeros({2}, torch::kComplexFloat));
   }
 
   Tensors forward(const Tensors& inputs) override {
     if (fault_ == "exits") std::exit(0);
+    if (fault_ == "throws") throw std::runtime_error("out of luck");
+    if (fault_ == "shapes") return inputs.only().matmul(torch::ones({7, 7}));
+    if (fault_ == "replaces" && is_training()) {
+      torch::NoGradGuard no_grad;
+      mean_.set_data(0.9 * mean_ + 0.1 * inputs.only().mean().to(torch::kFloat64));
+    }
     if (fault_ == "infinite") return fc_(inputs.only()) + (fc_->weight * 0).sqrt().sum();
     if (is_training() || fault_ == "counts_always") {
       torch::NoGradGuard no_grad;

@@ -1,12 +1,16 @@
 // Models, data sets and objectives of users' own, as users load them.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
+#include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/deadline.h"
 #include "expect_error.h"
 #include "lockstep_command.h"
+#include "run/events.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
 
@@ -109,6 +113,12 @@ TEST_F(Plugin, IsRefusedForWhatIsWrongWithIt) {
   EXPECT_TRUE(refuses(load("nowhere.so"), "no such file"));
   folder_.write("text.so", "this is a text");
   EXPECT_TRUE(refuses(load((folder_ / "text.so").string()), "cannot be loaded"));
+  std::filesystem::copy_file(library("spirals"), folder_ / "half.so");
+  std::filesystem::resize_file(folder_ / "half.so",
+                               std::filesystem::file_size(folder_ / "half.so") / 2);
+  EXPECT_TRUE(refuses(load((folder_ / "half.so").string()), "is incomplete"));
+  ASSERT_EQ(mkfifo((folder_ / "fifo.so").c_str(), 0600), 0);
+  EXPECT_TRUE(refuses(load((folder_ / "fifo.so").string()), "is not a regular file"));
   EXPECT_TRUE(refuses(load(library("not_a_plugin")), "it has no LOCKSTEP_PLUGIN"));
   EXPECT_TRUE(refuses(load(library("other_build")), "was built for Lockstep 0.0.1"));
   EXPECT_TRUE(refuses(load(library("throws")), "no licence for this plugin"));
@@ -132,6 +142,38 @@ TEST_F(Plugin, ModelThatChangesBuffersInEvaluationIsTheSameOnAnyNumberOfWorkers)
   const std::string alone = digest(odd(fault));
   std::filesystem::remove_all(folder_ / "odd");
   EXPECT_EQ(digest(odd(joined(fault, {"--workers", "2"}))), alone);
+}
+
+TEST_F(Plugin, ModelThatReplacesItsBuffersIsTheSameOnAnyNumberOfWorkers) {
+  const Words fault = {"--set", "model.options.fault=replaces"};
+  const std::string alone = digest(odd(fault));
+  std::filesystem::remove_all(folder_ / "odd");
+  EXPECT_EQ(digest(odd(joined(fault, {"--workers", "2"}))), alone);
+  std::filesystem::remove_all(folder_ / "odd");
+  EXPECT_NE(digest(odd({"--set", "model.options.fault=counts_always"})), alone);
+}
+
+TEST_F(Plugin, ModelOrObjectiveThatThrowsIsNamedWithTheStep) {
+  const auto message = [&](const std::string& fault, const Words& more = {}) {
+    const CommandResult ended = lockstep_command(odd(joined({"--set", fault}, more)));
+    EXPECT_EQ(ended.exit_code, 1) << fault;
+    std::filesystem::remove_all(folder_ / "odd");
+    return ended.err;
+  };
+  const std::string thrown = message("model.options.fault=throws");
+  EXPECT_TRUE(has(thrown, "the model's forward() threw an exception in step 0: out of luck"))
+      << thrown;
+  const std::string shapes = message("model.options.fault=shapes", {"--workers", "2"});
+  EXPECT_TRUE(has(shapes, "the model's forward() threw an exception in step 0: ")) << shapes;
+  EXPECT_FALSE(has(shapes, "frame #")) << shapes;
+  const std::string loss = message("objective.options.fault=throws");
+  EXPECT_TRUE(has(loss, "the objective's loss() threw an exception in step 0: no loss today"))
+      << loss;
+}
+
+TEST_F(Plugin, ModelWithAComplexBufferIsRefusedBeforeItTrains) {
+  EXPECT_TRUE(refuses(odd({"--set", "model.options.fault=complex"}), "buffer 'phase'"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "odd"));
 }
 
 TEST_F(Plugin, ModelThatIsNoLongerFiniteEndsTheRun) {
@@ -184,10 +226,60 @@ TEST_F(Plugin, DataSetThatChangesItsSizeIsRefused) {
   EXPECT_TRUE(has(ended.err, "size")) << ended.err;
 }
 
+TEST_F(Plugin, DataSetThatWritesOtherValuesEachTimeIsRefused) {
+  for (const char* fault : {"differs", "forgets"})
+    EXPECT_TRUE(refuses(odd({"--set", std::string("data.options.fault=") + fault}),
+                        "field 'y' of sample 0 of the training split differs"))
+        << fault;
+}
+
+TEST_F(Plugin, DataSetOfMoreSamplesThanMemoryCanOrderIsRefused) {
+  EXPECT_TRUE(refuses(odd({"--set", "data.options.fault=endless"}), "9223372036854775807 samples"));
+}
+
+TEST_F(Plugin, WeightsOfSamplesArePartOfTheDataDigest) {
+  const auto data_digest = [&](const Words& flags) {
+    EXPECT_EQ(lockstep_command(odd(flags)).exit_code, 0);
+    const std::string digest =
+        run::read_events(folder_ / "odd/events.jsonl").front().at("data_sha256");
+    std::filesystem::remove_all(folder_ / "odd");
+    return digest;
+  };
+  EXPECT_NE(data_digest({}), data_digest({"--set", "data.options.fault=counts_double"}));
+}
+
+TEST_F(Plugin, DataSetIsCheckedByDataCheck) {
+  const CommandResult good =
+      lockstep_command({"data", "check", "numbers", "--load", library("odd")});
+  EXPECT_TRUE(has(good.out, "numbers: 128 + 128 samples")) << good.out << good.err;
+  EXPECT_TRUE(refuses(
+      {"data", "check", "numbers", "--load", library("odd"), "--set", "data.options.fault=throws"},
+      "page 7 is torn out"));
+}
+
+TEST_F(Plugin, CodeThatChangedBeforeAResumeIsMentioned) {
+  std::filesystem::copy_file(library("odd"), folder_ / "libmine.so");
+  const auto words = [&](const Words& more) {
+    return joined(
+        {"train", "--load", (folder_ / "libmine.so").string(), "--out", (folder_ / "odd").string()},
+        more);
+  };
+  ASSERT_EQ(lockstep_command(words({"--data", "numbers", "--model", "odd", "--objective", "odd",
+                                    "--batch", "16", "--stop-at-step", "5"}))
+                .exit_code,
+            0);
+  EXPECT_FALSE(
+      has(lockstep_command(words({"--resume", "--stop-at-step", "6"})).err, "has changed"));
+  std::ofstream(folder_ / "libmine.so", std::ios::app) << "another build";
+  const CommandResult resumed = lockstep_command(words({"--resume"}));
+  EXPECT_EQ(resumed.exit_code, 0);
+  EXPECT_TRUE(has(resumed.err, "the code of the plugins has changed")) << resumed.err;
+}
+
 TEST_F(Plugin, ObjectiveThatIsNoLongerANumberEndsTheRun) {
   const CommandResult ended = lockstep_command(odd({"--set", "objective.options.fault=nan"}));
   EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_TRUE(has(ended.err, "the loss is nan")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "the loss is nan at step 0, before any update")) << ended.err;
 }
 
 TEST_F(Plugin, ObjectiveWithAnImpossibleLossIsRefusedByWhatIsWrong) {
@@ -196,25 +288,41 @@ TEST_F(Plugin, ObjectiveWithAnImpossibleLossIsRefusedByWhatIsWrong) {
   };
   for (const auto& [name, reason] :
        {std::pair{"negative", "weight of -1"}, std::pair{"detached", "do not detach"},
-        std::pair{"weightless", "expected more than 0"}}) {
+        std::pair{"weightless", "expected more than 0"}, std::pair{"bad_name", "at most 32"}}) {
     EXPECT_TRUE(refuses(odd(fault(name)), reason)) << name;
     std::filesystem::remove_all(folder_ / "odd");
   }
 }
 
-TEST_F(Plugin, MetricsThatDifferBetweenRanksAreAMismatch) {
+// Two workers that another launcher started, with these command lines. Returns how the first ended.
+CommandResult two_workers(const Words& first_words, const Words& second_words) {
   const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
   const ScopedVariable port("MASTER_PORT", std::to_string(20'000 + getpid() % 20'000));
   const ScopedVariable world("WORLD_SIZE", "2");
   const ScopedVariable rank("RANK", "0");
-  const Words words = odd({"--set", "objective.options.fault=by_rank"});
-  Child first(words);
+  Child first(first_words);
   setenv("RANK", "1", 1);
-  Child second(words);
-  const CommandResult told = first.wait();
+  Child second(second_words);
+  CommandResult ended = first.wait();
   EXPECT_NE(second.wait().exit_code, 0);
-  EXPECT_NE(told.exit_code, 0);
-  EXPECT_TRUE(has(told.err, "the objective's metrics")) << told.err;
+  return ended;
+}
+
+TEST_F(Plugin, MetricsThatDifferBetweenRanksAreAMismatch) {
+  const Words words = odd({"--set", "objective.options.fault=by_rank"});
+  const CommandResult ended = two_workers(words, words);
+  EXPECT_NE(ended.exit_code, 0);
+  EXPECT_TRUE(has(ended.err, "the objective's metrics")) << ended.err;
+}
+
+TEST_F(Plugin, CodeThatDiffersBetweenRanksIsAMismatch) {
+  std::filesystem::copy_file(library("odd"), folder_ / "other.so");
+  std::ofstream(folder_ / "other.so", std::ios::app) << "another build";
+  Words other = odd({});
+  *std::find(other.begin(), other.end(), library("odd")) = (folder_ / "other.so").string();
+  const CommandResult ended = two_workers(odd({}), other);
+  EXPECT_NE(ended.exit_code, 0);
+  EXPECT_TRUE(has(ended.err, "the plugins' digest")) << ended.err;
 }
 
 }  // namespace

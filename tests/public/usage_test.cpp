@@ -174,7 +174,7 @@ TEST(Usage, OfSumsOverSeveralPasses) {
     const auto scope = ddp.no_sync();
     loss_of(first).backward();
   }
-  loss_of(second).backward();  // gradients are the mean over workers of both passes' sums
+  loss_of(second).backward();  // gradients: sums of both passes, averaged over workers
   EXPECT_EQ(model->bias.grad()[0].item<float>(), 6);
 }
 

@@ -21,6 +21,20 @@ namespace {
 
 }  // namespace
 
+Plan fold_own_terms(const Shards& shards, int64_t count) {
+  std::vector<int> terms;
+  for (int rank = 0; rank < shards.world_size(); ++rank)
+    terms.push_back(static_cast<int>(shards.terms_of(rank).size()));
+  const auto round = [=](int rank, int) {
+    Round result;
+    for (Slot slot = 1; slot < terms[static_cast<size_t>(rank)]; ++slot)
+      result.fold(kBucket, slot, {0, count});
+    return result;
+  };
+  const int most = shards.most_terms();
+  return {shards.world_size(), count, most > 1 ? 1 : 0, most, round};
+}
+
 Algorithm parse_algorithm(const std::string& name) {
   return Algorithm(algorithms().at(name));
 }

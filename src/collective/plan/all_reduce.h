@@ -61,6 +61,11 @@ class Algorithm {
   const AlgorithmRow* row_ = nullptr;
 };
 
+/// A plan after which every rank's bucket is the sum of its own terms, in their order: one round
+/// without messages, or none if no rank has more than one term. The first part of algorithms that
+/// do not add along the canonical tree.
+Plan fold_own_terms(const Shards& shards, int64_t count);
+
 /// Throws BadInput with the nearest name.
 Algorithm parse_algorithm(const std::string& name);
 

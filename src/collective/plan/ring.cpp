@@ -12,16 +12,6 @@
 namespace lockstep::collective {
 namespace {
 
-Plan fold_own(const std::vector<int>& terms, int64_t count, int most) {
-  const auto round = [=](int rank, int) {
-    Round result;
-    for (Slot slot = 1; slot < terms[static_cast<size_t>(rank)]; ++slot)
-      result.fold(kBucket, slot, {0, count});
-    return result;
-  };
-  return {static_cast<int>(terms.size()), count, most > 1 ? 1 : 0, most, round};
-}
-
 Plan ring(const Shards& shards, int64_t count) {
   const int world = shards.world_size();
   std::vector<int> terms;
@@ -43,8 +33,8 @@ Plan ring(const Shards& shards, int64_t count) {
     if (index == world - 2) result.finish(slice_of(left));
     return result;
   };
-  const int most = shards.most_terms();
-  return sequence(fold_own(terms, count, most), {world, count, 2 * (world - 1), most + 1, round});
+  return sequence(fold_own_terms(shards, count),
+                  {world, count, 2 * (world - 1), shards.most_terms() + 1, round});
 }
 
 [[maybe_unused]] const bool ring_added = algorithms().add(
