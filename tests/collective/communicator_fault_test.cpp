@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 
@@ -195,14 +196,14 @@ TEST_P(Faults, TheReasonOfAnAbortReachesAllRanks) {
   }
 }
 
-volatile std::sig_atomic_t told_to_end = 0;
+std::atomic<int> told_to_end = 0;  // by a signal, in any thread
 
 TEST_P(Faults, AJobThatIsStoppedAndContinuedAsAWholeLosesNoRank) {
   Processes ranks(GetParam(), kWorld, 0.5, [](Communicator& group, const ChildProcess::Say& say) {
     std::signal(SIGUSR1, [](int) { told_to_end = 1; });
     say("listening");
     for (Floats end(1); end[0] == 0;) {
-      end[0] = static_cast<float>(told_to_end);
+      end[0] = static_cast<float>(told_to_end.load());
       group.all_reduce(buffer_of(end), Operation::max);
     }
   });

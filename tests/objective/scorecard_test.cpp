@@ -168,7 +168,9 @@ TEST(Scorecard, RefusesMetricsThatCannotBe) {
   const auto try_it = [](std::vector<Metric> metrics) {
     return [=] { Scorecard card(metrics, Phase::evaluation); };
   };
-  expect_bad_input(try_it({{.name = ""}}), {"needs a name"});
+  expect_bad_input(try_it({{.name = ""}}), {"expected a name"});
+  for (const char* name : {"two words", "a\nb", "\xff", "a_name_that_is_too_long_for_a_column"})
+    expect_bad_input(try_it({{.name = name}}), {"expected a name"});
   expect_bad_input(try_it({{.name = "a"}, {.name = "a"}}), {"'a'", "already used"});
   expect_bad_input(try_it({{.name = "step"}}), {"'step'", "already used"});
   expect_bad_input(try_it({{.name = "table", .shape = {3}}}), {"'table'", "for evaluation only"});
