@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -31,25 +33,29 @@ std::string shares(const Json& end) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void print_line(const std::string& name, const std::string& value) {
-  fmt::print("{:<14} {}\n", name, value);
-}
+using SummaryLine = std::pair<std::string, std::string>;
 
-void print_figures(const Json& end) {
-  for (const auto& [name, value] :
+std::vector<SummaryLine> summary(const Json& end) {
+  std::vector<SummaryLine> lines = {
+      {"test loss", fmt::format("{:.4f}", end["test_loss"].get<double>())}};
+  for (auto& figure :
        observe::describe_figures(end, end.value("metrics", Json::object()), "test", 2))
-    print_line(name, value);
+    lines.emplace_back(std::move(figure));
+  lines.emplace_back(
+      "speed", fmt::format("{} samples/s", format_count(end["samples_per_second"].get<int64_t>())));
+  lines.emplace_back("time", fmt::format("{}: {}", format_duration(end["seconds"]), shares(end)));
+  if (end.contains("stragglers"))
+    lines.emplace_back("stragglers", end["stragglers"].get<std::string>());
+  lines.emplace_back("model sha256", end["model_sha256"].get<std::string>());
+  lines.emplace_back("files", end["out"].get<std::string>());
+  return lines;
 }
 
 void print_summary(const Json& end) {
-  print_line("test loss", fmt::format("{:.4f}", end["test_loss"].get<double>()));
-  print_figures(end);
-  print_line("speed",
-             fmt::format("{} samples/s", format_count(end["samples_per_second"].get<int64_t>())));
-  print_line("time", fmt::format("{}: {}", format_duration(end["seconds"]), shares(end)));
-  if (end.contains("stragglers")) print_line("stragglers", end["stragglers"].get<std::string>());
-  print_line("model sha256", end["model_sha256"].get<std::string>());
-  print_line("files", end["out"].get<std::string>());
+  const std::vector<SummaryLine> lines = summary(end);
+  size_t width = 0;
+  for (const auto& [name, value] : lines) width = std::max(width, name.size());
+  for (const auto& [name, value] : lines) fmt::print("{:<{}}  {}\n", name, width, value);
 }
 
 }  // namespace
