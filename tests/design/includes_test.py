@@ -91,6 +91,14 @@ def check_direction(modules):
         above.add(name)
 
 
+def public_complaints(root, with_torch):
+    for header in sorted((root / "include/lockstep").glob("*.h")):
+        names = [name for _, name in includes_of(header)]
+        uses = any("torch::" in line.split("//")[0] for line in header.read_text().splitlines())
+        if uses and not any(name.startswith(TORCH) or name in with_torch for name in names):
+            yield f"{header.relative_to(root)}: uses torch:: and includes none of LibTorch's headers"
+
+
 def main(root):
     root = Path(root)
     modules = read_table(root / "docs/design.md")
@@ -104,6 +112,7 @@ def main(root):
         for number, name in includes_of(file)
         for complaint in complaints_about(str(file.relative_to(root / "src")), name, modules, with_torch)
     ]
+    wrong += public_complaints(root, with_torch)
     print("\n".join(wrong))
     assert not wrong, f"{len(wrong)} includes against the table in docs/design.md, listed above"
 
