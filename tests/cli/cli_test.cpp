@@ -134,7 +134,8 @@ TEST(Train, SummaryNamesWhoTheOthersWaitedForIfThatWasNoticeable) {
   end["stragglers"] = "rank 1 was last in 9 of 10 steps";
   run::EventLog(out + "/events.jsonl").write(end);
   const CommandResult again = lockstep_command({"train", "--resume", "--out", out});
-  EXPECT_NE(again.out.find("stragglers     rank 1 was last in 9 of 10 steps\n"), std::string::npos)
+  EXPECT_NE(again.out.find("stragglers          rank 1 was last in 9 of 10 steps\n"),
+            std::string::npos)
       << again.out;
 }
 
