@@ -154,14 +154,14 @@ TEST(Folder, RefusesAnImageSizeThatIsNoNumber) {
   expect_bad_input([&] { load_splits(options); }, {"image_size", "large", "whole number"});
 }
 
-// More than 1 GiB of pixels in few bytes: one black image of 16 MiB under many names.
+// More than 1 GiB of pixels in few bytes: one black image of 1 MiB under many names.
 struct LargeFolder {
-  static constexpr int64_t kSide = 4096;
-  static constexpr int64_t kImages = 65;
+  static constexpr int64_t kSide = 1024;
+  static constexpr int64_t kImages = 1025;
   TemporaryFolder folder;
 
   explicit LargeFolder(const std::string& class_name) {
-    const std::filesystem::path first = folder / ("train/" + class_name + "/100.png");
+    const std::filesystem::path first = folder / ("train/" + class_name + "/10000.png");
     write_png(first, Image{kSide, kSide, 1, std::vector<uint8_t>(kSide * kSide, 0)});
     for (int64_t i = 1; i < kImages; ++i)
       std::filesystem::create_hard_link(first, image(class_name, i));
@@ -169,7 +169,7 @@ struct LargeFolder {
               Image{kSide, kSide, 1, std::vector<uint8_t>(kSide * kSide, 9)});
   }
   std::filesystem::path image(const std::string& class_name, int64_t number) const {
-    return folder / ("train/" + class_name + "/" + std::to_string(100 + number) + ".png");
+    return folder / ("train/" + class_name + "/" + std::to_string(10'000 + number) + ".png");
   }
 };
 
@@ -200,7 +200,7 @@ TEST(LargeFolder, NamesAnImageThatHasChangedItsSizeOrIsGone) {
   write_png(large.image("a", 3), flat_image(2, 5, {1}));
   expect_bad_input(
       [&] { write_sample(*train, 3, 0, room.memory()); },
-      {"sample 3", large.image("a", 3).string(), "has changed", "2 x 5 now", "4096 x 4096"});
+      {"sample 3", large.image("a", 3).string(), "has changed", "2 x 5 now", "1024 x 1024"});
 }
 
 TEST(LargeFolder, HasADigestOfItsFiles) {
@@ -208,8 +208,8 @@ TEST(LargeFolder, HasADigestOfItsFiles) {
   const std::string digest = load_images(large.folder).train->digest();
   EXPECT_EQ(digest.size(), 64U);
   EXPECT_EQ(load_images(large.folder).train->digest(), digest);
-  std::filesystem::remove(large.image("a", 64));
-  std::filesystem::copy_file(large.folder / "test/a/1.png", large.image("a", 64));
+  std::filesystem::remove(large.image("a", 1024));
+  std::filesystem::copy_file(large.folder / "test/a/1.png", large.image("a", 1024));
   EXPECT_NE(load_images(large.folder).train->digest(), digest);
 }
 
@@ -227,13 +227,13 @@ TEST(LargeFolder, HasADigestThatDiffersByClassName) {
 
 TEST(LargeFolder, HasADigestThatDiffersByImageSize) {
   const TemporaryFolder folder;
-  for (int i = 0; i < 24; ++i)
+  for (int i = 0; i < 400; ++i)  // of 3 MiB each, once they are scaled
     write_png(folder / ("a/" + std::to_string(i) + ".png"), flat_image(1, 1, {1, 2, 3}));
   const auto digest = [&](int64_t image_size) {
     return load_images(folder, image_size).train->digest();
   };
-  EXPECT_EQ(digest(4096), digest(4096));
-  EXPECT_NE(digest(4096), digest(4000));
+  EXPECT_EQ(digest(1024), digest(1024));
+  EXPECT_NE(digest(1024), digest(1000));
 }
 
 }  // namespace
