@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares two builds of Lockstep: training, all-reduce and start, in turns on the same machine.
 
-    bench/vs_build.py OTHER_LOCKSTEP [--lockstep build/release/lockstep] [--rounds 5]
+    bench/vs_build.py OTHER_LOCKSTEP [--lockstep build/release/lockstep] [--rounds 10]
 
 For each measurement both programs run one after the other, `rounds` times, in alternating order; the
 best figure of each counts, since the machine's speed drifts. Prints a line per measurement with the ratio of this build
@@ -73,7 +73,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other")
     parser.add_argument("--lockstep", default=Path(__file__).resolve().parents[1] / "build/release/lockstep")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=10)
     given = parser.parse_args()
     measurements = [
         *[(name, samples_per_second, flags) for name, flags in TRAININGS.items()],
