@@ -14,12 +14,6 @@ namespace {
 
 constexpr size_t kWord = sizeof(int32_t);
 
-// Every tensor begins at an address that its type allows.
-size_t room_for(const torch::Tensor& tensor) {
-  constexpr size_t kAlignment = 16;
-  return (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 void check_state(const StateTensor& state) {
   if (!state.tensor.device().is_cpu())
     throw BadInput("{} is on {}: expected one on the CPU", state.name, state.tensor.device().str());
@@ -37,6 +31,11 @@ void copy_bytes(const torch::Tensor& from, const torch::Tensor& to) {
 }
 
 }  // namespace
+
+int64_t aligned_bytes(const torch::Tensor& tensor) {
+  constexpr int64_t kAlignment = 16;
+  return (static_cast<int64_t>(tensor.nbytes()) + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 std::vector<StateTensor> parameters_of(const torch::nn::Module& model) {
   std::vector<StateTensor> tensors;
@@ -57,7 +56,7 @@ FlatState::FlatState(std::vector<StateTensor> tensors, collective::Communicator&
   size_t bytes = 0;
   for (const StateTensor& state : tensors) {
     check_state(state);
-    bytes += room_for(state.tensor);
+    bytes += static_cast<size_t>(aligned_bytes(state.tensor));
   }
   if (bytes == 0) return;
   memory_ = group.allocate(bytes);
@@ -67,7 +66,7 @@ FlatState::FlatState(std::vector<StateTensor> tensors, collective::Communicator&
     const auto options = state.tensor.options().requires_grad(false);
     const torch::Tensor here = torch::from_blob(
         place, state.tensor.sizes(), [held = memory_](void*) {}, options);
-    place += room_for(state.tensor);
+    place += aligned_bytes(state.tensor);
     items_.push_back({std::move(state), here});
   }
 }

@@ -21,6 +21,10 @@ struct PlacedTensor {
   torch::Tensor place;
 };
 
+/// The size of a tensor's place in contiguous memory: every place begins at an address that is
+/// aligned for any type.
+int64_t aligned_bytes(const torch::Tensor& tensor);
+
 /// A model's parameters and buffers.
 std::vector<StateTensor> parameters_of(const torch::nn::Module& model);
 std::vector<StateTensor> buffers_of(const torch::nn::Module& model);

@@ -12,15 +12,9 @@
 namespace lockstep::parallel {
 namespace {
 
-// Every buffer begins at an aligned address, and the total size is a multiple of 8 bytes.
-int64_t padded_bytes(const torch::Tensor& tensor) {
-  constexpr int64_t kAlignment = 16;
-  return (static_cast<int64_t>(tensor.nbytes()) + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 torch::Tensor memory_for(const std::vector<StateTensor>& buffers) {
   int64_t bytes = 0;
-  for (const StateTensor& buffer : buffers) bytes += padded_bytes(buffer.tensor);
+  for (const StateTensor& buffer : buffers) bytes += aligned_bytes(buffer.tensor);
   return torch::zeros({bytes}, torch::kUInt8);
 }
 
@@ -49,7 +43,7 @@ ShardStatistics::FlatBuffers<Value>::FlatBuffers(std::vector<StateTensor> buffer
     const auto end = begin + static_cast<int64_t>(tensor.nbytes());
     const torch::Tensor place =
         values.slice(0, begin, end).view(tensor.scalar_type()).view(tensor.sizes());
-    begin += padded_bytes(tensor);
+    begin += aligned_bytes(tensor);
     placed.push_back({std::move(buffer), place});
   }
   collect();
@@ -124,11 +118,12 @@ void ShardStatistics::for_each(const Action& action) {
 void ShardStatistics::begin_pass(int pass) {
   torch::NoGradGuard no_grad;
   for_each([&](auto& buffers) {
-    buffers.collect();
-    if (pass == 0)
-      buffers.before.copy_(buffers.values);
-    else
+    if (pass > 0) {
       buffers.values.copy_(buffers.before);
+      return;
+    }
+    buffers.collect();
+    buffers.before.copy_(buffers.values);
   });
 }
 
