@@ -86,6 +86,8 @@ class World {
   struct State;
   explicit World(std::shared_ptr<State> state) : state_(std::move(state)) {}
   friend World world_of(std::unique_ptr<collective::Communicator> group, int local_rank);
+  friend class DistributedSampler;
+  friend class GradientSync;
 
   std::shared_ptr<State> state_;
 };

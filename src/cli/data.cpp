@@ -107,7 +107,7 @@ std::string describe(const Field& field) {
 
 int check_dataset(const std::string& name, const std::vector<std::string>& settings,
                   const std::vector<std::string>& plugins) {
-  if (job::has_plugins(plugins)) job::load_plugins(*job::load_trainer().get(), plugins);
+  job::load_plugins(plugins);
   Recipe recipe;
   recipe.data.name = name;
   apply_settings(recipe, settings);

@@ -47,7 +47,7 @@ std::vector<std::string> table_names() {
 }
 
 int list(const ListFlags& flags) {
-  if (job::has_plugins(flags.plugins)) job::load_plugins(*job::load_trainer().get(), flags.plugins);
+  job::load_plugins(flags.plugins);
   const std::vector<std::string> names = table_names();
   if (!flags.table.empty() && std::find(names.begin(), names.end(), flags.table) == names.end())
     throw BadInput("'{}': no such table{}; there are: {}", flags.table,

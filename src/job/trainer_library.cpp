@@ -56,6 +56,10 @@ bool has_plugins(const std::vector<std::string>& libraries) {
   return !libraries.empty() || !waiting_plugins().empty();
 }
 
+void load_plugins(const std::vector<std::string>& libraries) {
+  if (has_plugins(libraries)) load_plugins(*load_trainer().get(), libraries);
+}
+
 std::string load_plugins(const train::TrainerLibrary& trainer,
                          const std::vector<std::string>& libraries) {
   Digest code(Digest::Kind::sha256);

@@ -15,6 +15,9 @@ std::future<const train::TrainerLibrary*> load_trainer();
 /// Whether there are plugins: libraries to load, or some that are linked into this program.
 bool has_plugins(const std::vector<std::string>& libraries);
 
+/// If there are plugins: loads liblockstep and them, for a command that only looks at tables.
+void load_plugins(const std::vector<std::string>& libraries);
+
 /// Loads and registers them. Returns a digest of their code. Throws BadInput.
 std::string load_plugins(const train::TrainerLibrary& trainer,
                          const std::vector<std::string>& libraries);

@@ -8,12 +8,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "device/random.h"
 #include "lockstep/sync_batch_norm.h"
 #include "parallel/fail_stop.h"
 #include "parallel/replica.h"
+#include "parallel/world_state.h"
 
 namespace lockstep {
 
@@ -69,6 +73,7 @@ class GradientSync::State {
  private:
   bool has_shards() const { return options_.shards > 0; }
   void begin_pass();
+  void compare_with_samplers();
   void on_gradient(size_t parameter);
   void begin_backward();
   void finish_backward();
@@ -98,6 +103,7 @@ class GradientSync::State {
   bool under_way_ = false;
   bool joining_ = false;
   bool order_is_learned_ = false;
+  bool compared_with_samplers_ = false;
   std::vector<size_t> order_;  ///< of gradients in the first backward pass
   int64_t passes_ = 0;         ///< backward passes since the start of `join`
 
@@ -167,11 +173,24 @@ void GradientSync::State::before_forward() {
   fail_stop_->run([&] {
     watch_.check();
     if (pauses_ > 0 || !model_.is_training()) return;
+    if (!std::exchange(compared_with_samplers_, true)) compare_with_samplers();
     if (has_shards())
       begin_pass();
     else
       sync_buffers(joining_ ? first_active(Active::yes) : 0);
   });
+}
+
+// With different numbers of shards the model silently depends on the number of workers.
+void GradientSync::State::compare_with_samplers() {
+  const std::set<int64_t>& theirs = world_.state_->sampler_shards;
+  if (theirs.empty() || theirs.contains(options_.shards) || world_.rank() != 0) return;
+  std::fputs(
+      fmt::format("lockstep: DdpOptions::shards is {} and SamplerOptions::shards is {}: the model "
+                  "will depend on the number of workers; set both to the same number\n",
+                  options_.shards, fmt::join(theirs, ", "))
+          .c_str(),
+      stderr);
 }
 
 // The first forward pass of a shard. Its random numbers are seeded by the step and the shard.

@@ -8,6 +8,7 @@
 #include "collective/plan/shards.h"
 #include "data/loader.h"
 #include "lockstep/error.h"
+#include "parallel/world_state.h"
 
 namespace lockstep {
 
@@ -73,7 +74,10 @@ struct DistributedSampler::State {
 
 DistributedSampler::DistributedSampler(size_t samples, const World& world,
                                        const SamplerOptions& options)
-    : DistributedSampler(samples, world.rank(), world.size(), options) {}
+    : DistributedSampler(samples, world.rank(), world.size(), options) {
+  // Uneven::keep is for evaluation.
+  if (options.uneven != Uneven::keep) world.state_->sampler_shards.insert(options.shards);
+}
 
 DistributedSampler::DistributedSampler(size_t samples, int rank, int world,
                                        const SamplerOptions& options)

@@ -13,6 +13,7 @@
 #include "launch/own_process.h"
 #include "parallel/tensor_buffer.h"
 #include "parallel/world_of.h"
+#include "parallel/world_state.h"
 
 namespace lockstep {
 namespace {
@@ -61,11 +62,6 @@ void apply(WorldOptions& options, const std::string& flag, std::string_view valu
 }
 
 }  // namespace
-
-struct World::State {
-  std::unique_ptr<collective::Communicator> group;
-  int local_rank;
-};
 
 World world_of(std::unique_ptr<collective::Communicator> group, int local_rank) {
   return World(std::make_shared<World::State>(World::State{std::move(group), local_rank}));

@@ -77,6 +77,26 @@ TEST(DdpShards, GiveTheSameBitsOnAnyNumberOfWorkers) {
   expect_same_on_any_workers({.shards = kShards});
 }
 
+std::string warning_with_sampler_of(const SamplerOptions& options) {
+  testing::internal::CaptureStderr();
+  as_workers(2, [&](World world) {
+    torch::nn::Sequential net = net_of_seed_1();
+    const DistributedSampler sampler(kSamples, world, options);
+    DistributedDataParallel ddp(net, world, {.shards = kShards});
+    ddp.forward(rows({1, 2}));
+    ddp.forward(rows({1, 2}));
+  });
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(DdpShards, WarnOnceWhereTheSamplerHasAnotherNumber) {
+  EXPECT_EQ(warning_with_sampler_of({}),
+            "lockstep: DdpOptions::shards is 6 and SamplerOptions::shards is 0: the model will "
+            "depend on the number of workers; set both to the same number\n");
+  EXPECT_EQ(warning_with_sampler_of({.shards = kShards}), "");
+  EXPECT_EQ(warning_with_sampler_of({.uneven = Uneven::keep}), "") << "a sampler for evaluation";
+}
+
 TEST(DdpShards, GiveTheSameBitsWhereGradientsAreCompressed) {
   expect_same_on_any_workers({.compress = Compress::bf16, .shards = kShards});
   expect_same_on_any_workers({.compress = Compress::f16, .shards = kShards});
