@@ -2,6 +2,7 @@
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
+#include <torch/optim/optimizer.h>
 
 #include <cstdint>
 #include <functional>
@@ -21,11 +22,14 @@ enum class Unused {
   forbid,  ///< throw an error with their names
   find,    ///< average the gradients that they have from earlier passes
 };
-/// What to do with buffers (such as BatchNorm's running statistics) before each forward pass.
+/// What to do with buffers (such as BatchNorm's running statistics).
 enum class Buffers {
-  broadcast,  ///< all workers get those of rank 0
+  broadcast,  ///< after each backward pass all workers get those of rank 0
   keep,       ///< every worker keeps its own
 };
+
+/// All optimizers of a training loop.
+using Optimizers = std::vector<torch::optim::Optimizer*>;
 
 /// Options of DistributedDataParallel.
 struct DdpOptions {
@@ -34,7 +38,7 @@ struct DdpOptions {
   /// Size of the other buckets: gradients are reduced in buckets of about this many bytes.
   int64_t bucket_bytes = int64_t{25} << 20;
   Unused unused = Unused::forbid;        ///< parameters without a gradient
-  Buffers buffers = Buffers::broadcast;  ///< buffers before a forward pass
+  Buffers buffers = Buffers::broadcast;  ///< whether buffers are the same on all workers
   /// Sends gradients as 16-bit numbers.
   Compress compress = Compress::none;
   /// Replaces the all-reduce of gradients: power_sgd(), or your own hook.
@@ -73,7 +77,7 @@ class GradientSync {
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
 
-  /// Call before each forward pass in training: synchronises buffers.
+  /// Call before each forward pass.
   void before_forward();
   /// From now on backward passes only accumulate gradients on this worker.
   void pause();
@@ -82,7 +86,7 @@ class GradientSync {
   /// Whether gradients are averaged over all workers.
   bool step_complete() const;
   /// Runs `loop`, then takes part in the collectives of workers that are not done yet.
-  void join(const std::function<void()>& loop);
+  void join(const std::function<void()>& loop, const Optimizers& optimizers);
   /// Returns the norm before clipping.
   double clip_gradient_norm(double largest);
   /// Collective.
@@ -107,13 +111,18 @@ class GradientSync {
 ///
 /// All workers start with the parameters and buffers of rank 0. They must have the same model;
 /// otherwise Mismatch names the first difference. Every worker must do the same number of backward
-/// passes, except inside `join`. Call `forward` of this class and not of the model, since it also
-/// synchronises buffers. Gradients are views into buckets; `optimizer.zero_grad()` may zero them or
+/// passes, except inside `join`. Call `forward` of this class and not of the model: it notices
+/// changes of the model. Gradients are views into buckets; `optimizer.zero_grad()` may zero them or
 /// set them to undefined.
 ///
-/// The set of trained parameters and their types must not change: a parameter that is unfrozen
-/// later, or is part of a second DistributedDataParallel, is refused by name. Weights and buffers
-/// may be loaded at any time.
+/// In evaluation (`model->eval()`) nothing is sent, so that workers may have different numbers of
+/// batches; buffers are those of rank 0 after every backward pass. Only if the last forward pass in
+/// training had no backward pass does the next forward pass send buffers.
+///
+/// The set of trained parameters and their types must not change: a parameter that is frozen,
+/// unfrozen or registered later, or is part of a second DistributedDataParallel, is refused by
+/// name. Weights and buffers may be loaded at any time before a forward pass, the same on all
+/// workers.
 ///
 /// If an exception is thrown on one worker in a backward pass or in `join`, also by your own
 /// function or hook, the other workers throw PeerLost, and every later forward or backward pass
@@ -130,7 +139,7 @@ class DistributedDataParallel {
       : DistributedDataParallel(model.is_empty() ? nullptr : model.ptr(), std::move(world),
                                 std::move(options)) {}
 
-  /// The model's forward pass, after buffers are synchronised.
+  /// The model's forward pass.
   template <typename... Inputs>
   auto forward(Inputs&&... inputs) {
     sync_.before_forward();
@@ -167,9 +176,14 @@ class DistributedDataParallel {
 
   /// Runs a training loop that may have fewer backward passes than on other workers. A worker that
   /// is done takes part in the others' collectives with zeros until all are done. Means are still
-  /// divided by the number of all workers. At the end all workers get the model of the one with the
-  /// most passes.
-  void join(const std::function<void()>& loop) { sync_.join(loop); }
+  /// divided by the number of all workers. At the end all workers get the model, and the state and
+  /// options of all `optimizers` of the loop, of the worker with the most passes. The loop must not
+  /// call other collectives, nor the model have a SyncBatchNorm.
+  ///
+  ///     ddp.join([&] { train_an_epoch(ddp, optimizer); }, {&optimizer});
+  void join(const std::function<void()>& loop, const Optimizers& optimizers) {
+    sync_.join(loop, optimizers);
+  }
 
   /// Scales gradients so that their total norm is at most `largest`. Returns the norm before.
   double clip_gradient_norm(double largest) { return sync_.clip_gradient_norm(largest); }

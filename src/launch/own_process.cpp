@@ -1,5 +1,6 @@
 #include "launch/own_process.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,7 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
+#include <typeinfo>
 
 #include "lockstep/error.h"
 
@@ -33,11 +36,40 @@ std::string with_rank(const std::string& message) {
   std::_Exit(error.exit_code());
 }
 
+std::string type_of(const std::exception& error) {
+  const char* const mangled = typeid(error).name();
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(mangled, nullptr, nullptr, &status), &std::free);
+  return name ? name.get() : mangled;
+}
+
+// LibTorch appends a stack of dozens of frames to a message, after which nobody sees the message.
+std::string without_far_frames(std::string text) {
+  constexpr int kFrames = 5;
+  size_t end = text.find("\nframe #");
+  for (int frame = 0; frame < kFrames && end != std::string::npos; ++frame)
+    end = text.find("\nframe #", end + 1);
+  if (end != std::string::npos) text.resize(end);
+  return text;
+}
+
+[[noreturn]] void abort_by(const std::exception& error) {
+  while (ending.test_and_set()) pause();
+  std::fflush(stdout);
+  const std::string message =
+      with_rank(fmt::format("uncaught {}: {}", type_of(error), without_far_frames(error.what())));
+  std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
+  std::abort();
+}
+
 [[noreturn]] void on_terminate() {
   try {
     if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
   } catch (const Error& error) {
     end_by(error);
+  } catch (const std::exception& error) {
+    abort_by(error);
   } catch (...) {
   }
   if (const std::terminate_handler before = handler_before) before();

@@ -4,7 +4,8 @@ namespace lockstep::launch {
 
 /// From now on, an uncaught lockstep::Error ends this process with one line on stderr, `lockstep:
 /// rank 1: ...`, and the error's exit code; the launcher can then distinguish a worker that lost
-/// others from the one that failed. Other uncaught exceptions are handled as before.
+/// others from the one that failed. Any other uncaught exception aborts the process, with its type
+/// and message on stderr.
 void end_by_uncaught_errors();
 
 /// Makes this process rank `rank` of a launcher's job: uncaught errors name the rank, and stdout

@@ -17,6 +17,7 @@
 #include "lockstep/sync_batch_norm.h"
 #include "parallel/fail_stop.h"
 #include "parallel/replica.h"
+#include "parallel/share_optimizer.h"
 #include "parallel/world_state.h"
 
 namespace lockstep {
@@ -59,7 +60,7 @@ class GradientSync::State {
   void pause();
   void go_on() { --pauses_; }
   bool step_complete() const { return pass_ == 0; }
-  void join(const std::function<void()>& loop);
+  void join(const std::function<void()>& loop, const Optimizers& optimizers);
   double clip_gradient_norm(double largest) {
     if (pass_ != 0)
       throw BadInput(
@@ -86,14 +87,14 @@ class GradientSync::State {
   int first_active(Active active);
   int64_t reduced(int64_t value, Operation operation);
   void sync_buffers(int root);
+  void stand_in_for_the_rest();
   void stand_in(int first_active);
-  void take_final_model();
+  void take_final_model(const Optimizers& optimizers);
 
   // Constant after construction.
   torch::nn::Module& model_;
   World world_;
   const DdpOptions options_;
-  const parallel::ParameterWatch watch_;
   parallel::Replica replica_;
   Communicator& group_;
   const parallel::Parameters& parameters_;
@@ -102,6 +103,9 @@ class GradientSync::State {
   int pauses_ = 0;  ///< number of open no_sync scopes
   bool under_way_ = false;
   bool joining_ = false;
+  /// Whether this worker has had a forward pass in training since buffers were synchronised. They
+  /// may also have been changed before the first one.
+  bool buffers_may_differ_ = true;
   bool order_is_learned_ = false;
   bool compared_with_samplers_ = false;
   std::vector<size_t> order_;  ///< of gradients in the first backward pass
@@ -134,15 +138,21 @@ parallel::ReplicaOptions replica_options(const DdpOptions& options, const World&
           .buffers = options.shards > 0 ? BufferMode::mean_over_shards : BufferMode::left_alone};
 }
 
-// SyncBatchNorm averages over the workers that compute at the same time, so its result depends on
-// their number.
-void refuse_sync_batch_norm(const torch::nn::Module& model) {
+// The name of a SyncBatchNorm of the model: "" if it is the model itself.
+std::optional<std::string> sync_batch_norm_of(const torch::nn::Module& model) {
   for (const auto& item : model.named_modules())
-    if (item.value()->as<nn::SyncBatchNormImpl>() != nullptr)
-      throw BadInput(
-          "DdpOptions::shards with SyncBatchNorm '{}': its statistics would depend on the number "
-          "of workers; use BatchNorm, whose statistics are per shard",
-          item.key());
+    if (item.value()->as<nn::SyncBatchNormImpl>() != nullptr) return item.key();
+  return std::nullopt;
+}
+
+// It averages over the workers that compute at the same time, so its result depends on their
+// number.
+void refuse_sync_batch_norm(const torch::nn::Module& model) {
+  if (const auto name = sync_batch_norm_of(model))
+    throw BadInput(
+        "DdpOptions::shards with SyncBatchNorm '{}': its statistics would depend on the number "
+        "of workers; use BatchNorm, whose statistics are per shard",
+        *name);
 }
 
 }  // namespace
@@ -151,7 +161,6 @@ GradientSync::State::State(torch::nn::Module& model, const World& world, const D
     : model_(model),
       world_(world),
       options_(options),
-      watch_(model),
       replica_(model, world, replica_options(options, world),
                [this](size_t parameter) { on_gradient(parameter); }),
       group_(replica_.group()),
@@ -171,13 +180,19 @@ void GradientSync::State::pause() {
 
 void GradientSync::State::before_forward() {
   fail_stop_->run([&] {
-    watch_.check();
-    if (pauses_ > 0 || !model_.is_training()) return;
-    if (!std::exchange(compared_with_samplers_, true)) compare_with_samplers();
-    if (has_shards())
-      begin_pass();
-    else
-      sync_buffers(joining_ ? first_active(Active::yes) : 0);
+    replica_.check_model();
+    replica_.notice_loaded_weights();
+    const bool training = model_.is_training();
+    if (training && !std::exchange(compared_with_samplers_, true)) compare_with_samplers();
+    if (has_shards()) {
+      if (training) begin_pass();
+      return;
+    }
+    if (pauses_ == 0 && joining_ && training)
+      sync_buffers(first_active(Active::yes));
+    else if (pauses_ == 0 && !joining_ && buffers_may_differ_)
+      sync_buffers(0);
+    buffers_may_differ_ = buffers_may_differ_ || training;
   });
 }
 
@@ -215,7 +230,7 @@ void GradientSync::State::on_gradient(size_t parameter) {
 }
 
 void GradientSync::State::begin_backward() {
-  watch_.check();
+  replica_.check_model();
   if (has_shards() && !pass_begun_)
     throw BadInput(
         "a backward pass without DistributedDataParallel::forward in training mode before it: with "
@@ -251,6 +266,9 @@ void GradientSync::State::finish_step(const std::vector<size_t>& missing) {
       parameters_.tensors[i].mutable_grad() = replica_.gradient(i);
   else if (options_.unused == Unused::find)
     give_views(take_earlier(missing));
+  // Now, and not only before the next forward pass, since that may be one in evaluation, of which
+  // workers may have different numbers.
+  if (!has_shards() && !joining_) sync_buffers(0);
   if (!order_is_learned_) learn_order();
 }
 
@@ -320,6 +338,7 @@ int64_t GradientSync::State::reduced(int64_t value, Operation operation) {
 }
 
 void GradientSync::State::sync_buffers(int root) {
+  buffers_may_differ_ = false;
   if (options_.buffers == Buffers::broadcast) replica_.share_buffers(root);
 }
 
@@ -329,21 +348,37 @@ StragglerReport GradientSync::State::stragglers() {
   return report;
 }
 
-void GradientSync::State::join(const std::function<void()>& loop) {
+void GradientSync::State::join(const std::function<void()>& loop, const Optimizers& optimizers) {
   if (has_shards())
     throw BadInput(
         "join with DdpOptions::shards: every step has all its shards, so no worker can have fewer "
         "passes");
+  if (const auto name = sync_batch_norm_of(model_))
+    throw BadInput(
+        "join with SyncBatchNorm '{}': it needs a batch of every worker in every pass; give all "
+        "workers equally many batches (Uneven::pad or Uneven::drop)",
+        *name);
   fail_stop_->run([&] {
     joining_ = true;
     passes_ = 0;
     loop();
+    stand_in_for_the_rest();
+    joining_ = false;
+    take_final_model(optimizers);
+  });
+}
+
+void GradientSync::State::stand_in_for_the_rest() {
+  try {
     for (int first = first_active(Active::no); first < group_.world_size();
          first = first_active(Active::no))
       stand_in(first);
-    joining_ = false;
-    take_final_model();
-  });
+  } catch (const Mismatch& mismatch) {
+    throw Mismatch(
+        "{}; rank {} has ended its loop in DistributedDataParallel::join and takes part in the "
+        "other workers' forward and backward passes only: call no other collective in the loop",
+        mismatch.what(), world_.rank());
+  }
 }
 
 // Takes part in the collectives of the other workers' forward and backward passes.
@@ -357,11 +392,14 @@ void GradientSync::State::stand_in(int first_active) {
   if (!order_is_learned_) learn_order();
 }
 
-void GradientSync::State::take_final_model() {
+// Workers that had fewer passes have updated their optimizers less often.
+void GradientSync::State::take_final_model(const Optimizers& optimizers) {
   const int64_t most = reduced(passes_, Operation::max);
   const auto root = static_cast<int>(
       reduced(passes_ == most ? group_.rank() : group_.world_size(), Operation::min));
   replica_.share_model(root);
+  for (torch::optim::Optimizer* const optimizer : optimizers)
+    parallel::share_optimizer(*optimizer, root, group_);
 }
 
 GradientSync::GradientSync(torch::nn::Module& model, World world, DdpOptions options)
@@ -385,8 +423,8 @@ bool GradientSync::step_complete() const {
   return state_->step_complete();
 }
 
-void GradientSync::join(const std::function<void()>& loop) {
-  state_->join(loop);
+void GradientSync::join(const std::function<void()>& loop, const Optimizers& optimizers) {
+  state_->join(loop, optimizers);
 }
 
 double GradientSync::clip_gradient_norm(double largest) {

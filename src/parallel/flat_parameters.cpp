@@ -16,11 +16,19 @@ FlatParameters::FlatParameters(const Parameters& parameters, const GradientLayou
       const int64_t begin = layout.places[i].begin / kFloat;
       parameters_.push_back(
           {parameters.names[i], parameter.sizes().vec(), begin, begin + parameter.numel()});
-      torch::Tensor value =
-          values_.slice(0, begin, begin + parameter.numel()).view(parameter.sizes());
-      value.copy_(parameter);
-      parameter.set_data(value);
+      placed_.push_back(
+          {parameter, values_.slice(0, begin, begin + parameter.numel()).view(parameter.sizes())});
     }
+  collect();
+}
+
+void FlatParameters::collect() {
+  torch::NoGradGuard no_grad;
+  for (auto& [parameter, place] : placed_) {
+    if (parameter.data_ptr() == place.data_ptr()) continue;
+    place.copy_(parameter);
+    parameter.set_data(place);
+  }
 }
 
 int64_t FlatParameters::count() const {

@@ -33,6 +33,9 @@ class FlatParameters {
     return {values_.data_ptr<float>(), static_cast<size_t>(values_.numel())};
   }
 
+  /// Moves parameters whose memory was replaced, as by torch::load, back to their places.
+  void collect();
+
   /// The number of trained values, without padding.
   int64_t count() const;
 
@@ -40,7 +43,12 @@ class FlatParameters {
   std::vector<optim::Section> sections(bool decay_bias_and_norm) const;
 
  private:
+  struct PlacedParameter {
+    torch::Tensor parameter;
+    torch::Tensor place;  ///< in `values_`
+  };
   std::vector<Parameter> parameters_;
+  std::vector<PlacedParameter> placed_;
   torch::Tensor values_;
 };
 

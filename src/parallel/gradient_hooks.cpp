@@ -10,13 +10,17 @@
 #include "lockstep/error.h"
 
 namespace lockstep::parallel {
+
+using torch::autograd::impl::grad_accumulator;
+using torch::autograd::impl::try_get_grad_accumulator;
+
 namespace {
 
-using OnGradient = std::function<void(size_t parameter)>;
+using OnGradient = GradientHooks::OnGradient;
 
 class CallBack : public torch::autograd::FunctionPostHook {
  public:
-  CallBack(std::shared_ptr<OnGradient> on_gradient, size_t parameter)
+  CallBack(std::shared_ptr<const OnGradient> on_gradient, size_t parameter)
       : on_gradient_(std::move(on_gradient)), parameter_(parameter) {}
 
   torch::autograd::variable_list operator()(
@@ -27,7 +31,7 @@ class CallBack : public torch::autograd::FunctionPostHook {
   }
 
  private:
-  const std::shared_ptr<OnGradient> on_gradient_;
+  const std::shared_ptr<const OnGradient> on_gradient_;
   const size_t parameter_;
 };
 
@@ -40,18 +44,34 @@ bool calls_back(const torch::autograd::Node& accumulator) {
 
 }  // namespace
 
-GradientHooks::GradientHooks(const Parameters& parameters, OnGradient on_gradient) {
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    // A parameter refers to its accumulator only weakly, so the hook must keep it alive.
-    hooks_.push_back({torch::autograd::impl::grad_accumulator(parameters.tensors[i]), 0});
-    if (calls_back(*hooks_.back().accumulator))
+GradientHooks::GradientHooks(Parameters parameters, OnGradient on_gradient)
+    : parameters_(std::move(parameters)),
+      on_gradient_(std::make_shared<const OnGradient>(std::move(on_gradient))) {
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (calls_back(*grad_accumulator(parameters_.tensors[i])))
       throw BadInput(
           "parameter '{}' is already in another DistributedDataParallel; destroy that one first",
-          parameters.names[i]);
+          parameters_.names[i]);
+  hooks_.resize(parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) attach(i);
+}
+
+void GradientHooks::attach(size_t parameter) {
+  // A parameter refers to its accumulator only weakly, so the hook must keep it alive.
+  Hook& hook = hooks_[parameter];
+  hook.accumulator = grad_accumulator(parameters_.tensors[parameter]);
+  hook.key = hook.accumulator->add_post_hook(std::make_unique<CallBack>(on_gradient_, parameter));
+}
+
+void GradientHooks::renew() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    Hook& hook = hooks_[i];
+    if (try_get_grad_accumulator(parameters_.tensors[i]) == hook.accumulator) continue;
+    // One that is frozen has no accumulator and gets no gradient.
+    if (!parameters_.tensors[i].requires_grad()) continue;
+    hook.accumulator->del_post_hook(hook.key);
+    attach(i);
   }
-  const auto shared = std::make_shared<OnGradient>(std::move(on_gradient));
-  for (size_t i = 0; i < hooks_.size(); ++i)
-    hooks_[i].key = hooks_[i].accumulator->add_post_hook(std::make_unique<CallBack>(shared, i));
 }
 
 GradientHooks::~GradientHooks() {

@@ -8,7 +8,7 @@
 namespace lockstep::parallel {
 
 /// A model's trained parameters, in its order; one with several names appears once, under the
-/// first.
+/// first. Throws BadInput with the name of one whose elements share memory with each other.
 struct Parameters {
   std::vector<std::string> names;
   std::vector<torch::Tensor> tensors;
@@ -16,24 +16,5 @@ struct Parameters {
   size_t size() const { return tensors.size(); }
 };
 Parameters trained_parameters(const torch::nn::Module& model);
-
-/// Detects changes of a model's parameters since its construction.
-class ParameterWatch {
- public:
-  explicit ParameterWatch(const torch::nn::Module& model);
-
-  /// Throws BadInput with the parameter's name if its shape or type has changed, or if it is
-  /// trained now and was not before.
-  void check() const;
-
- private:
-  struct WatchedParameter {
-    std::string name;
-    torch::Tensor parameter;
-    torch::Tensor before;  ///< shape and type alone
-    bool trained;
-  };
-  std::vector<WatchedParameter> items_;
-};
 
 }  // namespace lockstep::parallel

@@ -20,6 +20,7 @@ Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& op
       options_(options),
       first_shard_(options_.shards.bounds()[static_cast<size_t>(group_.rank())]),
       parameters_((require_same_model(model, group_), trained_parameters(model))),
+      watch_(model),
       buffers_(buffers_of(model), group_),
       hooks_(parameters_, std::move(on_gradient)) {
   if (parameters_.size() == 0) throw BadInput("the model has no trained parameters");
@@ -70,6 +71,11 @@ void Replica::order_buckets(const std::vector<size_t>& ready) {
     view.copy_(gradient);
     gradient = view;
   }
+}
+
+void Replica::notice_loaded_weights() {
+  hooks_.renew();
+  if (flat_parameters_) flat_parameters_->collect();
 }
 
 void Replica::begin_pass(int pass) {

@@ -12,6 +12,7 @@
 #include "parallel/flat_parameters.h"
 #include "parallel/flat_state.h"
 #include "parallel/gradient_hooks.h"
+#include "parallel/model_watch.h"
 #include "parallel/parameters.h"
 #include "parallel/reducer.h"
 #include "parallel/shard_statistics.h"
@@ -64,6 +65,11 @@ class Replica {
   int64_t shard(int pass) const { return first_shard_ + pass; }
   int64_t shards() const { return options_.shards.count(); }
 
+  /// Throws BadInput if the model has changed in a way that it must not (see ModelWatch).
+  void check_model() { watch_.check(); }
+  /// Call it before a forward pass, since torch::load and Tensor::set_ replace a parameter's
+  /// memory.
+  void notice_loaded_weights();
   void begin_pass(int pass);
   /// Moves a gradient into its bucket. Then `.grad` is undefined, or a view of the bucket.
   enum class Gradient { dropped, view };
@@ -110,6 +116,7 @@ class Replica {
   const Parameters parameters_;
   std::optional<World> hook_world_;
 
+  ModelWatch watch_;
   FlatState buffers_;
   std::unique_ptr<Reducer> reducer_;
   std::optional<FlatParameters> flat_parameters_;

@@ -60,6 +60,8 @@ Step::Step(const Recipe& recipe, StepParts parts)
 }
 
 Totals Step::run(const data::LoadedBatch& batch, int64_t step, observe::SpanTimes& spans) {
+  replica_.check_model();
+  replica_.notice_loaded_weights();
   for (int pass = 0; pass < replica_.passes(); ++pass) run_shard(pass, batch, step, spans);
   {
     ScopedSpan span(spans, Span::exchange);

@@ -36,9 +36,23 @@ TEST(OwnProcess, SaysItsRankOnlyOnce) {
   EXPECT_EQ(ending.last_words, std::vector<std::string>{"lockstep: rank 1: no disk"});
 }
 
-TEST(OwnProcess, EndsByAnyOtherExceptionAsBefore) {
+TEST(OwnProcess, IsAbortedByAnyOtherExceptionWithItsTypeAndMessage) {
   const Ending ending = ending_by([] { throw std::runtime_error("who knows"); });
   EXPECT_EQ(ending.exit_code(), 128 + SIGABRT);
+  EXPECT_EQ(ending.last_words,
+            std::vector<std::string>{"lockstep: rank 1: uncaught std::runtime_error: who knows"});
+}
+
+TEST(OwnProcess, ShowsTheMessageOfAnExceptionThatHasALongStack) {
+  const Ending ending = ending_by([] {
+    std::string text = "sizes do not match\nException raised from here (most recent call first):";
+    for (int frame = 0; frame < 40; ++frame) text += "\nframe #" + std::to_string(frame);
+    throw std::runtime_error(text);
+  });
+  ASSERT_EQ(ending.last_words.size(), 7U);
+  EXPECT_EQ(ending.last_words.front(),
+            "lockstep: rank 1: uncaught std::runtime_error: sizes do not match");
+  EXPECT_EQ(ending.last_words.back(), "frame #4");
 }
 
 TEST(OwnProcess, LosesNoLineThatItWrote) {

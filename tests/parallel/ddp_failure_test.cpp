@@ -156,12 +156,14 @@ TEST(DdpFailure, InsideAJoinedLoopReachesTheOthers) {
   const auto errors = errors_of_workers(2, [](World everyone) {
     Fragile net;
     DistributedDataParallel ddp(net, everyone);
-    ddp.join([&] {
-      for (int i = 0; i < 3; ++i) {
-        if (everyone.rank() == 1 && i == 1) throw std::runtime_error("thrown in the loop");
-        ddp.forward(some_input()).backward();
-      }
-    });
+    ddp.join(
+        [&] {
+          for (int i = 0; i < 3; ++i) {
+            if (everyone.rank() == 1 && i == 1) throw std::runtime_error("thrown in the loop");
+            ddp.forward(some_input()).backward();
+          }
+        },
+        {});
   });
   for (const std::string& error : errors)
     EXPECT_TRUE(mentions(error, "thrown in the loop")) << error;

@@ -6,6 +6,7 @@
 
 #include "expect_error.h"
 #include "lockstep/ddp.h"
+#include "parallel/model_watch.h"
 #include "parallel/worlds.h"
 
 namespace lockstep {
@@ -81,6 +82,99 @@ TEST(DdpModel, WithAParameterUnfrozenLaterIsRefusedInBackwardToo) {
           net(torch::ones({2, 4})).sum().backward();
         },
         {"parameter 'weight'", "unfrozen"});
+  });
+}
+
+TEST(DdpModel, WithAParameterFrozenLaterIsRefused) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Linear net(4, 3);
+    DistributedDataParallel ddp(net, everyone);
+    net->weight.requires_grad_(false);
+    expect_bad_input(
+        [&] {
+          ddp.forward(torch::ones({2, 4}));
+        },
+        {"parameter 'weight'", "was trained and is frozen"});
+  });
+}
+
+TEST(DdpModel, WithAModuleRegisteredLaterIsRefused) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Sequential net(torch::nn::Linear(4, 3));
+    DistributedDataParallel ddp(net, everyone);
+    net->push_back(torch::nn::ReLU());  // has nothing to keep alike
+    ddp.forward(torch::ones({2, 4})).sum().backward();
+    net->push_back(torch::nn::Linear(3, 2));
+    expect_bad_input(
+        [&] {
+          ddp.forward(torch::ones({2, 4}));
+        },
+        {"parameter '2.bias'", "registered"});
+  });
+}
+
+TEST(DdpModel, WithAParameterRegisteredLaterIsRefusedSoon) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Linear net(4, 3);
+    DistributedDataParallel ddp(net, everyone);
+    net->register_parameter("late", torch::ones({3}));
+    expect_bad_input(
+        [&] {
+          for (int pass = 0; pass < parallel::ModelWatch::kPassesBetweenWalks; ++pass)
+            ddp.forward(torch::ones({2, 4})).sum().backward();
+        },
+        {"parameter 'late'", "registered"});
+  });
+}
+
+// Gradients that differ by rank: their mean is 0.5 everywhere.
+void expect_mean_of_two(World& world, torch::nn::Linear& net,
+                        DistributedDataParallel<torch::nn::LinearImpl>& ddp) {
+  net->zero_grad();
+  ddp.forward(torch::full({1, 4}, static_cast<float>(world.rank()))).sum().backward();
+  EXPECT_TRUE(torch::equal(net->weight.grad(), torch::full({3, 4}, 0.5F))) << net->weight.grad();
+}
+
+TEST(DdpModel, LoadedLaterIsStillAveraged) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Linear net(4, 3);
+    std::stringstream file;
+    torch::save(net, file);
+    DistributedDataParallel ddp(net, everyone);
+    torch::load(net, file);
+    expect_mean_of_two(everyone, net, ddp);
+    {
+      torch::NoGradGuard no_grad;
+      net->weight.set_(torch::ones({3, 4}));
+    }
+    expect_mean_of_two(everyone, net, ddp);
+    expect_mean_of_two(everyone, net, ddp);
+  });
+}
+
+TEST(DdpModel, LoadedBetweenForwardAndBackwardIsStillAveraged) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Linear net(4, 3);
+    DistributedDataParallel ddp(net, everyone);
+    const auto loss = ddp.forward(torch::full({1, 4}, static_cast<float>(everyone.rank()))).sum();
+    {
+      torch::NoGradGuard no_grad;
+      net->bias.set_(torch::ones({3}));
+    }
+    loss.backward();
+    EXPECT_TRUE(torch::equal(net->weight.grad(), torch::full({3, 4}, 0.5F)));
+    expect_mean_of_two(everyone, net, ddp);
+  });
+}
+
+TEST(DdpModel, WithAnExpandedParameterIsRefusedByName) {
+  as_workers(2, [](World everyone) {
+    struct Expanded : torch::nn::Module {
+      Expanded() { register_parameter("wide", torch::zeros({1, 4}).expand({3, 4})); }
+    };
+    auto net = std::make_shared<Expanded>();
+    expect_bad_input([&] { DistributedDataParallel ddp(net, everyone); },
+                     {"parameter 'wide'", ".clone()"});
   });
 }
 

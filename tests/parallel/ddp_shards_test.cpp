@@ -144,7 +144,7 @@ TEST(DdpShards, AreRefusedWithWhatCannotBeDividedThatWay) {
         {"SyncBatchNorm", "use BatchNorm"});
     DistributedDataParallel ddp(net, world, {.shards = 4});
     expect_bad_input([&] { auto scope = ddp.no_sync(); }, {"no_sync", "more shards"});
-    expect_bad_input([&] { ddp.join([] {}); }, {"join"});
+    expect_bad_input([&] { ddp.join([] {}, {}); }, {"join"});
   });
 }
 

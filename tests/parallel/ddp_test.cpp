@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "expect_error.h"
+#include "lockstep/sync_batch_norm.h"
 #include "parallel/worlds.h"
 
 namespace lockstep {
@@ -243,21 +244,46 @@ TEST(Ddp, LetsWorkersHaveFewerBatches) {
   as_workers(3, [&](World everyone) {
     Net net = net_of(1);
     DistributedDataParallel ddp(net, everyone);
-    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
     const int batches = everyone.rank() * 2;  // 0, 2 and 4
-    ddp.join([&] {
+    const auto loop = [&] {
       for (int i = 0; i < batches; ++i) {
         const Samples batch = samples_of(4, static_cast<uint64_t>(10 * i + everyone.rank()));
         optimizer.zero_grad();
         loss_of(ddp.forward(batch.x), batch.y).backward();
         optimizer.step();
       }
-    });
+    };
+    for (int epoch = 0; epoch < 3; ++epoch) ddp.join(loop, {&optimizer});
     results[static_cast<size_t>(everyone.rank())] =
         torch::nn::utils::parameters_to_vector(net->parameters()).detach();
+    EXPECT_EQ(optimizer.state().size(), net->parameters().size());
   });
   EXPECT_TRUE(torch::equal(results[0], results[2]));
   EXPECT_TRUE(torch::equal(results[1], results[2]));
+}
+
+TEST(Ddp, RefusesToJoinWithSyncBatchNorm) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Sequential net(torch::nn::Linear(6, 4), nn::SyncBatchNorm(4, everyone));
+    DistributedDataParallel ddp(net, everyone);
+    expect_bad_input([&] { ddp.join([] {}, {}); }, {"SyncBatchNorm '1'", "Uneven::pad"});
+  });
+}
+
+TEST(Ddp, NamesJoinWhereItsLoopCallsAnotherCollective) {
+  const auto errors = errors_of_workers(2, [](World everyone) {
+    Net net = net_of(1);
+    DistributedDataParallel ddp(net, everyone);
+    ddp.join(
+        [&] {
+          if (everyone.rank() == 0) return;
+          torch::Tensor loss = torch::ones({1});
+          everyone.all_reduce(loss);
+        },
+        {});
+  });
+  EXPECT_NE(errors[0].find("call no other collective in the loop"), std::string::npos) << errors[0];
 }
 
 struct EmbeddedImpl : torch::nn::Module {
@@ -288,24 +314,37 @@ TEST(Ddp, NamesTheFirstDifferenceBetweenModels) {
               "ranks disagree on parameter 'weight': rank 0 has Float 3x4, rank 1 has Float 2x4");
 }
 
-TEST(Ddp, KeepsBuffersAlikeOrLetsThemBe) {
+// One step of training, then the model's answer in evaluation.
+torch::Tensor evaluated_after_a_step(World& world, Buffers buffers) {
+  torch::nn::BatchNorm1d norm(6);
+  DistributedDataParallel ddp(norm, world, {.buffers = buffers});
+  ddp.forward(samples_of(8, static_cast<uint64_t>(world.rank())).x).sum().backward();
+  norm->eval();
+  for (int batch = 0; batch < world.rank(); ++batch) ddp.forward(torch::ones({3, 6}));
+  return ddp.forward(torch::ones({1, 6}));
+}
+
+TEST(Ddp, EvaluatesAlikeOnAllWorkersUnlessTheyKeepTheirBuffers) {
   for (const Buffers buffers : {Buffers::broadcast, Buffers::keep})
-    as_workers(2, [&](World everyone) {
-      torch::nn::BatchNorm1d norm(6);
-      DistributedDataParallel ddp(norm, everyone, {.buffers = buffers});
-      const auto batch = samples_of(8, static_cast<uint64_t>(everyone.rank())).x;
-      ddp.forward(batch);
-      torch::Tensor before = norm->running_mean.clone();
-      norm->eval();
-      ddp.forward(batch);  // nothing is sent in evaluation
-      EXPECT_TRUE(torch::equal(before, norm->running_mean));
-      norm->train();
-      ddp.forward(torch::zeros({8, 6}));  // every mean is 0: running means shrink by a tenth
-      torch::Tensor other = before * 0.9;
-      everyone.broadcast(other, 0);
-      const bool as_rank_0 = torch::allclose(norm->running_mean, other);
-      EXPECT_EQ(as_rank_0, buffers == Buffers::broadcast || everyone.rank() == 0);
+    as_workers(3, [&](World everyone) {
+      const torch::Tensor own = evaluated_after_a_step(everyone, buffers);
+      torch::Tensor first = own.clone();
+      everyone.broadcast(first, 0);
+      EXPECT_EQ(torch::equal(own, first), buffers == Buffers::broadcast || everyone.rank() == 0);
     });
+}
+
+TEST(Ddp, SendsBuffersBeforeAForwardPassWhereTheLastHadNoBackwardPass) {
+  as_workers(2, [&](World everyone) {
+    torch::nn::BatchNorm1d norm(6);
+    DistributedDataParallel ddp(norm, everyone);
+    ddp.forward(samples_of(8, static_cast<uint64_t>(everyone.rank())).x);
+    torch::Tensor first = norm->running_mean.clone();
+    everyone.broadcast(first, 0);
+    norm->eval();
+    ddp.forward(torch::ones({1, 6}));
+    EXPECT_TRUE(torch::equal(norm->running_mean, first));
+  });
 }
 
 TEST(Ddp, TakesMeansOfHalvesWhoseSumOverflows) {

@@ -178,6 +178,19 @@ TEST(Usage, OfSumsOverSeveralPasses) {
   EXPECT_EQ(model->bias.grad()[0].item<float>(), 6);
 }
 
+TEST(Usage, OfLoopsWithDifferentNumbersOfBatches) {
+  auto world = lockstep::init();
+  torch::nn::Linear model(4, 2);
+  lockstep::DistributedDataParallel ddp(model, world);
+  torch::optim::Adam optimizer(model->parameters());
+  const auto train_an_epoch = [](auto& net, torch::optim::Adam& updates) {
+    net.forward(torch::ones({3, 4})).sum().backward();
+    updates.step();
+  };
+  ddp.join([&] { train_an_epoch(ddp, optimizer); }, {&optimizer});
+  EXPECT_EQ(optimizer.state().size(), 2);
+}
+
 TEST(Usage, OfBytesSent) {
   auto world = lockstep::init();
   torch::nn::Linear model(4, 2);
