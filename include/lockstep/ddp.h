@@ -46,8 +46,9 @@ struct DdpOptions {
   /// Number of equal parts of a step's batch. Each worker computes one or more of them, each with
   /// its own forward and backward pass. The final model then has the same bits on any number of
   /// workers up to `shards`, if the training loop draws its data accordingly (DistributedSampler
-  /// with the same `shards`; rank 0 prints a warning if it has another number): see
-  /// docs/workers.md. 0: one per worker; then the result depends on the number of workers.
+  /// with the same `shards`) and LibTorch computes with the same number of threads
+  /// (torch::set_num_threads(1)); rank 0 prints a warning if not. See docs/workers.md. 0: one per
+  /// worker; then the result depends on the number of workers.
   int64_t shards = 0;
   /// With `shards`: before each forward pass LibTorch's random generator (used by dropout) is
   /// seeded with this seed, the step and the shard.

@@ -89,7 +89,8 @@ class Objective {
  public:
   virtual ~Objective() = default;
 
-  /// The fields that a model must output for one sample.
+  /// The fields that a model must output for one sample. Outputs with as many elements are reshaped
+  /// to these shapes before they are passed to the functions below; others are refused.
   virtual std::vector<Field> outputs() const = 0;
 
   /// The loss of a batch, given the model's outputs. The weight must be at least 0. Training stops

@@ -38,8 +38,10 @@ struct SamplerOptions {
 ///       for (auto& batch : *loader) train_on(batch);
 ///     }
 ///
-/// Copies share their state, so that `set_epoch` also affects the copy in a loader. Without
-/// `set_epoch` the order is the same in every epoch; rank 0 then prints a warning on stderr.
+/// Copies share their state, so that `set_epoch` also affects the copy in a loader. A loader that
+/// begins another epoch without `set_epoch` gets the same order again; rank 0 then prints a warning
+/// on stderr. If you call `next` yourself: at the end of an epoch it returns nullopt until
+/// `set_epoch` or `reset` begins the next one.
 class DistributedSampler : public torch::data::samplers::Sampler<> {
  public:
   /// The samples of this worker.

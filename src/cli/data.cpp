@@ -102,7 +102,8 @@ void print_empty_classes(const Dataset& dataset, const char* split) {
 std::string describe(const Field& field) {
   if (!field.categories.empty())
     return fmt::format("{}: {} classes", field.name, field.categories.size());
-  return fmt::format("{} {} {}", field.name, name_of(field.type), data::to_string(field.shape));
+  const std::string type = fmt::format("{} {}", field.name, name_of(field.type));
+  return field.shape.empty() ? type : fmt::format("{} {}", type, data::to_string(field.shape));
 }
 
 int check_dataset(const std::string& name, const std::vector<std::string>& settings,
@@ -115,7 +116,7 @@ int check_dataset(const std::string& name, const std::vector<std::string>& setti
   const Fields& fields = splits.train->fields();
   std::vector<std::string> parts;
   for (size_t i = 0; i < fields.count(); ++i) parts.push_back(describe(fields[i]));
-  fmt::print("{}: {} + {} samples ({}); all files are valid\n", name,
+  fmt::print("{}: {} + {} samples ({}); all are valid\n", name,
              format_count(splits.train->size()), format_count(splits.test->size()),
              fmt::join(parts, "; "));
   print_empty_classes(*splits.train, "train");

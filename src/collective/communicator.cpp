@@ -86,6 +86,12 @@ void Communicator::choose(std::function<Algorithm(int64_t)> choice) {
   queue_.run([&] { options_.choose = std::move(choice); });
 }
 
+Algorithm Communicator::algorithm_for(int64_t bytes) {
+  std::optional<Algorithm> chosen;
+  queue_.run([&] { chosen = options_.choose(bytes); });
+  return *chosen;
+}
+
 int64_t Communicator::bytes_sent() const {
   return std::accumulate(sent_->begin(), sent_->end(), int64_t{0});
 }

@@ -74,6 +74,9 @@ class Communicator {
   /// Replaces `options.choose`.
   void choose(std::function<Algorithm(int64_t bytes)> choice);
 
+  /// The algorithm of an all-reduce of this many bytes.
+  Algorithm algorithm_for(int64_t bytes);
+
   void all_reduce(Buffer bucket, Operation operation = Operation::sum, Cargo cargo = {});
   Pending all_reduce_async(Buffer bucket, Operation operation = Operation::sum, Cargo cargo = {});
 

@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "base/plugin_queue.h"
+#include "job/exit_guard.h"
 #include "lockstep/error.h"
 
 namespace lockstep::job {
@@ -62,6 +63,7 @@ void load_plugins(const std::vector<std::string>& libraries) {
 
 std::string load_plugins(const train::TrainerLibrary& trainer,
                          const std::vector<std::string>& libraries) {
+  const ExitGuard guard;
   Digest code(Digest::Kind::sha256);
   if (!waiting_plugins().empty())
     code.add(digest_file(Digest::Kind::sha256, fs::canonical("/proc/self/exe")));

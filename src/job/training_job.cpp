@@ -13,6 +13,7 @@
 
 #include "collective/plan/all_reduce.h"
 #include "data/training_data.h"
+#include "job/exit_guard.h"
 #include "job/trainer_library.h"
 #include "launch/elastic_workers.h"
 #include "launch/stop_signals.h"
@@ -262,6 +263,7 @@ JobResult run_training(TrainingJob job) {
                   ? start_workers(ready)
                   : become_worker(ready, launched.value_or(launch::Job{.launcher = "nobody"}));
   if (!role.task) return role.result;
+  const ExitGuard guard;
   try {
     return result_of(ready.library->train_as_worker(*role.task), role);
   } catch (const net::Interrupted& error) {

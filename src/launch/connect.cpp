@@ -59,7 +59,8 @@ std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options
   return row.connect(*all, {.key = job.key,
                             .streams = options.streams,
                             .silence_seconds = options.silence_seconds,
-                            .connect_seconds = options.meeting_seconds});
+                            .connect_seconds = options.meeting_seconds,
+                            .stop = options.stop});
 }
 
 }  // namespace lockstep::launch

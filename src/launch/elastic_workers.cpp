@@ -164,7 +164,8 @@ void ElasticCrew::count_death(const Worker& worker) {
   const bool in_vain = step <= step_at_death_ && !worker.lived_long.passed();
   deaths_in_vain_ = in_vain ? deaths_in_vain_ + 1 : 1;
   step_at_death_ = std::max(step, step_at_death_);
-  tell(fmt::format("{}; starting another worker in its place", worker.process.ending().text()));
+  tell(fmt::format("starting another worker in place of a lost one: {}",
+                   worker.process.ending().text()));
   if (deaths_in_vain_ >= kMostDeathsInVain) failure_ = worker.process.ending();
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/element.h"
 #include "lockstep/error.h"
 #include "objective/objectives.h"
 
@@ -15,13 +16,25 @@ namespace {
 
 constexpr int64_t kTop = 5;
 
+std::string describe(const std::vector<Field>& targets) {
+  std::vector<std::string> texts;
+  for (const Field& target : targets)
+    texts.push_back(fmt::format(
+        "'{}' ({}{})", target.name, name_of(target.type),
+        target.shape.empty() ? "" : fmt::format(" {}", fmt::join(target.shape, " x "))));
+  return fmt::format("{} target{}: {}", targets.size(), targets.size() == 1 ? "" : "s",
+                     fmt::join(texts, ", "));
+}
+
 const Field& label_field(const Fields& fields) {
   if (fields.targets.size() != 1 || fields.targets[0].type != Type::i64 ||
       !fields.targets[0].shape.empty() || fields.targets[0].categories.empty())
     throw BadInput(
-        "objective 'classification': needs data with one target that is a class label (i64); for "
-        "numeric targets use objective.name = \"regression\"; labels that NumPy stored as floats "
-        "are converted by y.astype('int64')");
+        "objective 'classification': needs data with one target that is a class label (i64), but "
+        "this data has {}; for numeric targets use objective.name = \"regression\" (labels that "
+        "NumPy stored as floats are converted by y.astype('int64')), for others an objective of "
+        "your own (docs/plugins.md)",
+        describe(fields.targets));
   return fields.targets[0];
 }
 

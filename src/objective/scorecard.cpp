@@ -110,6 +110,15 @@ Json nested(std::span<const double> values, std::span<const int64_t> shape) {
   return list;
 }
 
+// Sums of other numbers would depend on the order of addition, and so on the number of workers.
+void check_counts(const Metric& metric, const Measurement& measurement) {
+  for (const std::vector<double>* values : {&measurement.values, &measurement.weights})
+    for (const double value : *values)
+      if (value != std::nearbyint(value))
+        throw BadInput("the objective's measurement of the table '{}' has {}: expected integers",
+                       metric.name, value);
+}
+
 double divided(double value, double weight) {
   return weight == 0 ? 0 : value / weight;
 }
@@ -181,7 +190,9 @@ void Scorecard::clear(const Slot& slot) {
 void Scorecard::score(Objective& objective, const Tensors& outputs, const Batch& batch,
                       const Loss& loss, const Slot& slot) const {
   if (!(loss.weight >= 0 && std::isfinite(loss.weight)))
-    throw BadInput("the objective's loss has a weight of {}: expected 0 or more", loss.weight);
+    throw BadInput(
+        "the objective's loss has a weight of {}: expected a finite number of at least 0",
+        loss.weight);
   const std::vector<Measurement> measured = objective.measure(outputs, batch, phase_);
   if (measured.size() != metrics_.size())
     throw BadInput("the objective returned {} measurements for {}: expected {}", measured.size(),
@@ -204,6 +215,7 @@ void Scorecard::write(const Metric& metric, const Measurement& measurement, Slot
   std::span<double>& into = is_table(metric)                         ? rest.tables
                             : metric.combine == Metric::Combine::max ? rest.maxima
                                                                      : rest.sums;
+  if (is_table(metric)) check_counts(metric, measurement);
   if (into.empty()) return;  // tables are not wanted
   std::vector<double> values = measurement.values;
   // A maximum would ignore NaN.

@@ -4,6 +4,7 @@
 // from the user's code, stops everything: see fail_stop.h.
 #include "lockstep/ddp.h"
 
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "base/agreement.h"
 #include "device/random.h"
 #include "lockstep/sync_batch_norm.h"
 #include "parallel/fail_stop.h"
@@ -26,6 +28,13 @@ using collective::Communicator;
 using collective::Shards;
 
 namespace {
+
+template <typename... Args>
+void warn(fmt::format_string<Args...> format, Args&&... args) {
+  std::fputs(
+      fmt::format("lockstep: {}\n", fmt::format(format, std::forward<Args>(args)...)).c_str(),
+      stderr);
+}
 
 // The autograd engine owns this together with its final callback. If the engine destroys it without
 // having called it, the backward pass threw an exception.
@@ -74,7 +83,8 @@ class GradientSync::State {
  private:
   bool has_shards() const { return options_.shards > 0; }
   void begin_pass();
-  void compare_with_samplers();
+  void refuse_other_orders();
+  void warn_before_the_first_pass();
   void on_gradient(size_t parameter);
   void begin_backward();
   void finish_backward();
@@ -107,7 +117,7 @@ class GradientSync::State {
   /// may also have been changed before the first one.
   bool buffers_may_differ_ = true;
   bool order_is_learned_ = false;
-  bool compared_with_samplers_ = false;
+  bool warned_ = false;        ///< before the first pass
   std::vector<size_t> order_;  ///< of gradients in the first backward pass
   int64_t passes_ = 0;         ///< backward passes since the start of `join`
 
@@ -118,6 +128,19 @@ class GradientSync::State {
 };
 
 namespace {
+
+void require_same_options(const DdpOptions& options, Communicator& group) {
+  const auto text = [](auto value) { return fmt::format("{}", static_cast<int64_t>(value)); };
+  agree({{"DdpOptions::shards", text(options.shards)},
+         {"DdpOptions::seed", fmt::format("{}", options.seed)},
+         {"DdpOptions::first_bucket_bytes", text(options.first_bucket_bytes)},
+         {"DdpOptions::bucket_bytes", text(options.bucket_bytes)},
+         {"DdpOptions::unused", text(options.unused)},
+         {"DdpOptions::buffers", text(options.buffers)},
+         {"DdpOptions::compress", text(options.compress)},
+         {"whether there is a DdpOptions::hook", options.hook ? "yes" : "no"}},
+        [&](const std::string& facts) { return group.gather_texts(facts); });
+}
 
 Shards shards_for(const DdpOptions& options, const World& world) {
   if (options.shards == 0) return Shards::even(world.size(), world.size());
@@ -160,13 +183,16 @@ void refuse_sync_batch_norm(const torch::nn::Module& model) {
 GradientSync::State::State(torch::nn::Module& model, const World& world, const DdpOptions& options)
     : model_(model),
       world_(world),
-      options_(options),
+      options_((require_same_options(options, world_.communicator()), options)),
       replica_(model, world, replica_options(options, world),
                [this](size_t parameter) { on_gradient(parameter); }),
       group_(replica_.group()),
       parameters_(replica_.parameters()),
       fail_stop_(std::make_shared<parallel::FailStop>(replica_.worlds())) {
-  if (has_shards()) refuse_sync_batch_norm(model);
+  if (has_shards()) {
+    refuse_sync_batch_norm(model);
+    refuse_other_orders();
+  }
   replica_.share_model(0);
 }
 
@@ -183,7 +209,7 @@ void GradientSync::State::before_forward() {
     replica_.check_model();
     replica_.notice_loaded_weights();
     const bool training = model_.is_training();
-    if (training && !std::exchange(compared_with_samplers_, true)) compare_with_samplers();
+    if (training && !std::exchange(warned_, true)) warn_before_the_first_pass();
     if (has_shards()) {
       if (training) begin_pass();
       return;
@@ -196,16 +222,32 @@ void GradientSync::State::before_forward() {
   });
 }
 
-// With different numbers of shards the model silently depends on the number of workers.
-void GradientSync::State::compare_with_samplers() {
+void GradientSync::State::refuse_other_orders() {
+  for (const int64_t bytes : {int64_t{1}, options_.first_bucket_bytes, options_.bucket_bytes})
+    if (const collective::Algorithm algorithm = group_.algorithm_for(bytes);
+        !algorithm.is_canonical())
+      throw BadInput(
+          "DdpOptions::shards with the all-reduce algorithm {}: the order in which it adds depends "
+          "on the number of workers, and so would the model; choose another one "
+          "(WorldOptions::algorithm, --lockstep-algorithm)",
+          algorithm.name());
+}
+
+// What makes the model depend on the number of workers, and cannot be refused.
+void GradientSync::State::warn_before_the_first_pass() {
+  if (world_.rank() != 0) return;
   const std::set<int64_t>& theirs = world_.state_->sampler_shards;
-  if (theirs.empty() || theirs.contains(options_.shards) || world_.rank() != 0) return;
-  std::fputs(
-      fmt::format("lockstep: DdpOptions::shards is {} and SamplerOptions::shards is {}: the model "
-                  "will depend on the number of workers; set both to the same number\n",
-                  options_.shards, fmt::join(theirs, ", "))
-          .c_str(),
-      stderr);
+  if (!theirs.empty() && !theirs.contains(options_.shards))
+    warn(
+        "DdpOptions::shards is {} and SamplerOptions::shards is {}: the model will depend on the "
+        "number of workers; set both to the same number",
+        options_.shards, fmt::join(theirs, ", "));
+  if (const int threads = at::get_num_threads(); has_shards() && threads != 1)
+    warn(
+        "DdpOptions::shards: this worker computes with {} threads, and another number adds in "
+        "another order; call torch::set_num_threads(1), so that the model does not depend on the "
+        "number of cores per worker",
+        threads);
 }
 
 // The first forward pass of a shard. Its random numbers are seeded by the step and the shard.

@@ -57,8 +57,27 @@ void ModelWatch::check() {
   modules_ = modules;
 }
 
+void ModelWatch::begin_pass() {
+  for (WatchedParameter& watched : parameters_) {
+    watched.version = static_cast<uint32_t>(watched.parameter._version());
+    watched.memory = watched.parameter.data_ptr();
+  }
+}
+
+void ModelWatch::end_pass() const {
+  for (const WatchedParameter& watched : parameters_)
+    if (watched.version != static_cast<uint32_t>(watched.parameter._version()) ||
+        watched.memory != watched.parameter.data_ptr())
+      throw BadInput(
+          "parameter '{}' was changed in a forward or backward pass: a worker with several shards "
+          "would change it several times, so that the model would depend on the number of workers; "
+          "register as buffers what forward() changes (they become the mean over shards)",
+          watched.name);
+}
+
 void ModelWatch::check_parameters() const {
-  for (const auto& [name, parameter, before, trained] : parameters_) {
+  for (const WatchedParameter& watched : parameters_) {
+    const auto& [name, parameter, before, trained, version, memory] = watched;
     if (parameter.scalar_type() != before.scalar_type() || parameter.sizes() != before.sizes())
       throw BadInput("parameter '{}' was {} and is {} now; make a new DistributedDataParallel",
                      name, describe(before), describe(parameter));

@@ -20,6 +20,12 @@ class ModelWatch {
   /// kPassesBetweenWalks passes.)
   void check();
 
+  /// Call these around a forward and backward pass in which parameters must stay as they are.
+  /// Throws BadInput with the name of a parameter that was changed in place or whose memory was
+  /// replaced.
+  void begin_pass();
+  void end_pass() const;
+
   static constexpr int64_t kPassesBetweenWalks = 32;
 
  private:
@@ -28,6 +34,9 @@ class ModelWatch {
     torch::Tensor parameter;
     torch::Tensor before;  ///< shape and type alone
     bool trained;
+    // At the start of the pass.
+    uint32_t version = 0;
+    const void* memory = nullptr;
   };
 
   void check_parameters() const;

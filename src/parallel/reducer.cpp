@@ -115,6 +115,11 @@ void Reducer::begin_pass(int pass) {
 }
 
 void Reducer::add(size_t parameter) {
+  if (added_[parameter])
+    throw BadInput(
+        "parameter '{}' got a second gradient in one backward pass, after its first one was "
+        "reduced: is there a backward pass inside another one?",
+        parameters_.names[parameter]);
   put(parameter);
   added_[parameter] = true;
   count(parameter);

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -11,6 +12,41 @@
 namespace lockstep::parallel {
 
 using collective::Cargo;
+
+namespace {
+
+// The addresses between a tensor's first and last element.
+struct Extent {
+  const std::byte* begin;
+  const std::byte* end;
+  const StateTensor* state;
+};
+
+Extent extent_of(const StateTensor& state) {
+  const torch::Tensor& tensor = state.tensor;
+  int64_t elements = 1;
+  for (int64_t i = 0; i < tensor.dim(); ++i) elements += (tensor.size(i) - 1) * tensor.stride(i);
+  const auto* const begin = static_cast<const std::byte*>(tensor.data_ptr());
+  return {begin, begin + elements * static_cast<int64_t>(tensor.element_size()), &state};
+}
+
+// Tensors are moved, so that views of each other would become independent.
+void require_own_memory(const torch::nn::Module& model) {
+  std::vector<StateTensor> all = parameters_of(model);
+  for (StateTensor& buffer : buffers_of(model)) all.push_back(std::move(buffer));
+  std::vector<Extent> extents;
+  for (const StateTensor& state : all)
+    if (state.tensor.numel() > 0) extents.push_back(extent_of(state));
+  std::ranges::sort(extents, {}, &Extent::begin);
+  for (size_t i = 1; i < extents.size(); ++i) {
+    const Extent &one = extents[i - 1], &other = extents[i];
+    if (other.begin < one.end && !one.state->tensor.is_same(other.state->tensor))
+      throw BadInput("{} and {} share memory; register one of them, or a .clone()", one.state->name,
+                     other.state->name);
+  }
+}
+
+}  // namespace
 
 Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& options,
                  OnGradient on_gradient)
@@ -24,6 +60,9 @@ Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& op
       buffers_(buffers_of(model), group_),
       hooks_(parameters_, std::move(on_gradient)) {
   if (parameters_.size() == 0) throw BadInput("the model has no trained parameters");
+  if (options_.parameters == ReplicaOptions::ParameterMemory::flat ||
+      options_.buffers == ReplicaOptions::BufferMode::mean_over_shards)
+    require_own_memory(model);
   take_hook();
   make_reducer(last_first(parameters_.size()));
   if (options_.parameters == ReplicaOptions::ParameterMemory::flat)
@@ -81,7 +120,10 @@ void Replica::notice_loaded_weights() {
 void Replica::begin_pass(int pass) {
   pass_ = pass;
   under_way_ = true;
-  if (statistics_) statistics_->begin_pass(pass);
+  if (statistics_) {
+    watch_.begin_pass();
+    statistics_->begin_pass(pass);
+  }
   reducer_->begin_pass(pass);
 }
 
@@ -96,7 +138,10 @@ void Replica::take(size_t parameter, Gradient then) {
 
 std::vector<size_t> Replica::end_pass(ShardStatistics::Shard shard, Reducer::Unreached unreached) {
   std::vector<size_t> missing = reducer_->end_pass(unreached);
-  if (statistics_) statistics_->end_pass(pass_, shard);
+  if (statistics_) {
+    watch_.end_pass();
+    statistics_->end_pass(pass_, shard);
+  }
   return missing;
 }
 

@@ -107,9 +107,9 @@ void check_worker_count(const Recipe& recipe, int workers) {
   const int64_t shards = shards_of(recipe);
   if (workers <= shards) return;
   throw BadInput(
-      "--workers {}: the recipe has {} shards, and each worker needs at least one; set "
+      "--workers {}: the recipe has {} shard{}, and each worker needs at least one; set "
       "train.shards (--shards) to a divisor of {} that is at least {}, or use fewer workers",
-      workers, shards, recipe.train.batch / recipe.train.accumulate, workers);
+      workers, shards, shards == 1 ? "" : "s", recipe.train.batch / recipe.train.accumulate, workers);
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "device/random.h"
 #include "train/batch_tensors.h"
+#include "train/outputs.h"
 #include "train/user_code.h"
 
 namespace lockstep::train {
@@ -95,6 +96,7 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
   model.eval();
   const BuffersAsTheyWere buffers(model);
   const Fields fields = dataset->fields();
+  const std::vector<Field> expected = objective.outputs();
   const int64_t size = dataset->size();
   data::Loader loader(std::move(dataset), {.batch = std::min(kBatch, size),
                                            .order = data::SampleOrder::sequential,
@@ -109,9 +111,8 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
       return to_tensors(loaded, fields, {0, loaded.whole});
     }();
     torch::manual_seed(RandomStream(Purpose::evaluation, i).next());
-    const CallPlace place = {"evaluation batch", i};
-    const Tensors outputs =
-        call_user_code("the model's forward()", place, [&] { return model.forward(batch.inputs); });
+    const CallPlace place = {"evaluation batch", i, batch.samples};
+    const Tensors outputs = outputs_of(model, expected, batch, place);
     const Loss loss = call_user_code("the objective's loss()", place,
                                      [&] { return objective.loss(outputs, batch); });
     call_user_code("the objective's measure()", place,

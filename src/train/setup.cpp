@@ -70,11 +70,15 @@ data::Share share_of(const collective::Shards& shards, int rank) {
 }
 
 std::string describe(const std::vector<Metric>& metrics) {
-  std::string text;
+  std::vector<std::string> texts;
   for (const Metric& metric : metrics)
-    text += fmt::format("{} ({} {} {}), ", metric.name, static_cast<int>(metric.combine),
-                        static_cast<int>(metric.when), fmt::join(metric.shape, " x "));
-  return text;
+    texts.push_back(fmt::format("'{}' (combined by {}, {}, shape [{}])", metric.name,
+                                metric.combine == Metric::Combine::mean  ? "mean"
+                                : metric.combine == Metric::Combine::sum ? "sum"
+                                                                         : "max",
+                                metric.when == Metric::When::always ? "always" : "in evaluation",
+                                fmt::join(metric.shape, ", ")));
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
 }
 
 // Without this check, workers with different data or recipes would train without an error.

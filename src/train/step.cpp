@@ -7,6 +7,7 @@
 #include "device/random.h"
 #include "lockstep/error.h"
 #include "train/batch_tensors.h"
+#include "train/outputs.h"
 #include "train/user_code.h"
 
 namespace lockstep::train {
@@ -22,6 +23,9 @@ using parallel::ShardStatistics;
 namespace {
 
 constexpr size_t kRequests = 2;
+
+constexpr const char* kSmallBatchHint =
+    "; an epoch's last batch is smaller than the others: train.drop_last = true leaves it out";
 
 // What gradients are divided by at first; the loss's own weight may be different.
 double items_of(const data::LoadedBatch& batch) {
@@ -46,10 +50,12 @@ ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& s
 Step::Step(const Recipe& recipe, StepParts parts)
     : parts_(std::move(parts)),
       seed_(static_cast<uint64_t>(recipe.train.seed)),
+      batch_(recipe.train.batch),
       clip_norm_(recipe.optimizer.clip_norm),
+      outputs_(parts_.objective->outputs()),
       scorecard_(parts_.objective->metrics(), Phase::training),
       replica_(*parts_.model, parts_.world, replica_options(recipe, parts_.shards),
-               [this](size_t parameter) { replica_.take(parameter, Replica::Gradient::dropped); }),
+               [this](size_t parameter) { take_gradient(parameter); }),
       optimizer_(optim::make_optimizer(
           recipe.optimizer,
           replica_.flat_parameters().sections(recipe.optimizer.decay_bias_and_norm))),
@@ -82,6 +88,15 @@ Totals Step::run(const data::LoadedBatch& batch, int64_t step, observe::SpanTime
   return totals;
 }
 
+void Step::take_gradient(size_t parameter) {
+  if (!in_backward_)
+    throw BadInput(
+        "a backward pass inside the model's forward() or the objective's loss(): its gradients "
+        "would be mixed up with the step's; add the term to the loss, or compute gradients by "
+        "torch::autograd::grad");
+  replica_.take(parameter, Replica::Gradient::dropped);
+}
+
 void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
                      observe::SpanTimes& spans) {
   replica_.group().check();
@@ -99,13 +114,13 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
     // Dropout draws from LibTorch's generator: seeding it by step and shard makes it independent of
     // the order of shards.
     torch::manual_seed(RandomStream(Purpose::forward, seed_, step, shard).next());
-    const CallPlace place = {"step", step};
+    const CallPlace place = {"step", step, part.samples,
+                             batch.whole < batch_ ? kSmallBatchHint : ""};
     Tensors outputs;
     Loss loss;
     {
       ScopedSpan span(spans, Span::forward);
-      outputs = call_user_code("the model's forward()", place,
-                               [&] { return parts_.model->forward(part.inputs); });
+      outputs = outputs_of(*parts_.model, outputs_, part, place);
       loss = call_user_code("the objective's loss()", place,
                             [&] { return checked(parts_.objective->loss(outputs, part)); });
     }
@@ -113,7 +128,9 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
       ScopedSpan span(spans, Span::backward);
       // With this scale, the mean over shards is the sum divided by the whole batch's items.
       const double scale = static_cast<double>(replica_.shards()) / items_of(batch);
+      in_backward_ = true;
       call_user_code("the backward pass", place, [&] { (loss.sum * scale).backward(); });
+      in_backward_ = false;
     }
     torch::NoGradGuard no_grad;
     call_user_code("the objective's measure()", place,

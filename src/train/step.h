@@ -57,15 +57,19 @@ class Step {
 
  private:
   void run_shard(int pass, const data::LoadedBatch& batch, int64_t step, observe::SpanTimes& spans);
+  void take_gradient(size_t parameter);
   Loss checked(Loss loss) const;
   void update(const data::LoadedBatch& batch, int64_t step, double weight);
 
   // Constant after construction.
   const StepParts parts_;
   const uint64_t seed_;
+  const int64_t batch_;  ///< samples of a whole batch
   const double clip_norm_;
+  const std::vector<Field> outputs_;  ///< that the objective expects
   const objective::Scorecard scorecard_;
 
+  bool in_backward_ = false;  ///< in the step's own backward pass
   parallel::Replica replica_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
   parallel::ShardedVector<double> sums_;  ///< the scorecard's sums, then requests

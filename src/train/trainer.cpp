@@ -158,8 +158,8 @@ void Run::check_finite(const Totals& totals) const {
         "data, the initial weights or the objective",
         totals.loss));
   throw Error(fmt::format(
-      "the loss is {} at step {}: training diverged; lower optimizer.lr (now {}) or raise "
-      "schedule.warmup_epochs (now {})",
+      "the loss is {} at step {}: training diverged, so lower optimizer.lr (now {}) or raise "
+      "schedule.warmup_epochs (now {}); or the data of this step have values that are not finite",
       totals.loss, point_.step, recipe_.optimizer.lr, recipe_.schedule.warmup_epochs));
 }
 
@@ -319,6 +319,7 @@ run::Metadata Run::about_the_model() const {
 
 // No rank leaves before rank 0 has written everything: if rank 0 is lost, the others can continue.
 Outcome Run::stop() {
+  check_model();
   finish_checkpoints();
   Outcome outcome{Outcome::Kind::stopped, reporter_.stopped(point_.step)};
   setup_.group.barrier();

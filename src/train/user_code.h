@@ -15,6 +15,8 @@ namespace lockstep::train {
 struct CallPlace {
   const char* kind;
   int64_t number;
+  int64_t samples;        ///< of the batch that it is called for
+  const char* hint = "";  ///< what to do about an exception there
 };
 
 /// Calls a function of a model or an objective, which may be a user's. An exception from it is
@@ -23,8 +25,9 @@ struct CallPlace {
 template <typename Function>
 auto call_user_code(const char* name, const CallPlace& place, const Function& function) {
   const auto failure = [&](const std::string& why) {
-    return Error(
-        fmt::format("{} threw an exception in {} {}: {}", name, place.kind, place.number, why));
+    return Error(fmt::format("{} threw an exception in {} {} (for {} sample{}): {}{}", name,
+                             place.kind, place.number, place.samples, place.samples == 1 ? "" : "s",
+                             why, place.hint));
   };
   try {
     return function();

@@ -13,6 +13,7 @@ struct TransportOptions {
   int streams = 1;              ///< TCP connections for every pair of ranks
   double silence_seconds = 10;  ///< a peer that sends no heartbeat for this long counts as lost
   double connect_seconds = 60;  ///< for all ranks to connect with each other
+  int stop = -1;                ///< becomes readable to cancel connecting: net::Interrupted
 };
 
 struct TransportRow {

@@ -164,6 +164,17 @@ TEST(Scorecard, RefusesWhatAnObjectiveDidNotPromise) {
   expect_bad_input(try_it, {"weight of nan"});
 }
 
+TEST(Scorecard, RefusesATableOfNumbersThatAreNoCounts) {
+  Told objective;
+  objective.declared = {{.name = "table",
+                         .combine = Metric::Combine::sum,
+                         .when = Metric::When::evaluation,
+                         .shape = {2}}};
+  objective.measured = {Measurement(torch::tensor({1.0, 0.5}))};
+  expect_bad_input([&] { score(objective, torch::ones({1}), batch_of({0}), Phase::evaluation); },
+                   {"'table'", "0.5", "expected integers"});
+}
+
 TEST(Scorecard, RefusesMetricsThatCannotBe) {
   const auto try_it = [](std::vector<Metric> metrics) {
     return [=] { Scorecard card(metrics, Phase::evaluation); };

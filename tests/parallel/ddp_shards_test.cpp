@@ -97,6 +97,24 @@ TEST(DdpShards, WarnOnceWhereTheSamplerHasAnotherNumber) {
   EXPECT_EQ(warning_with_sampler_of({.uneven = Uneven::keep}), "") << "a sampler for evaluation";
 }
 
+TEST(DdpShards, WarnOfSeveralThreads) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  const std::string warning = warning_with_sampler_of({.shards = kShards});
+  at::set_num_threads(before);
+  EXPECT_NE(warning.find("2 threads"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("torch::set_num_threads(1)"), std::string::npos) << warning;
+}
+
+TEST(DdpShards, AreRefusedWithAnAlgorithmWhoseOrderDependsOnTheWorkers) {
+  as_workers(2, [](World world) {
+    world.communicator().choose([](int64_t) { return collective::parse_algorithm("ring"); });
+    torch::nn::Sequential net = net_of_seed_1();
+    expect_bad_input([&] { DistributedDataParallel ddp(net, world, {.shards = kShards}); },
+                     {"ring", "order"});
+  });
+}
+
 TEST(DdpShards, GiveTheSameBitsWhereGradientsAreCompressed) {
   expect_same_on_any_workers({.compress = Compress::bf16, .shards = kShards});
   expect_same_on_any_workers({.compress = Compress::f16, .shards = kShards});

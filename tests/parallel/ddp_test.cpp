@@ -324,6 +324,16 @@ torch::Tensor evaluated_after_a_step(World& world, Buffers buffers) {
   return ddp.forward(torch::ones({1, 6}));
 }
 
+TEST(Ddp, NamesTheFirstOptionThatDiffersBetweenWorkers) {
+  const auto errors = errors_of_workers(2, [](World everyone) {
+    Net net = net_of(1);
+    DistributedDataParallel ddp(net, everyone,
+                                {.shards = 4, .seed = 1 + static_cast<uint64_t>(everyone.rank())});
+  });
+  for (const std::string& error : errors)
+    EXPECT_EQ(error, "ranks disagree on DdpOptions::seed: rank 0 has 1, rank 1 has 2");
+}
+
 TEST(Ddp, EvaluatesAlikeOnAllWorkersUnlessTheyKeepTheirBuffers) {
   for (const Buffers buffers : {Buffers::broadcast, Buffers::keep})
     as_workers(3, [&](World everyone) {

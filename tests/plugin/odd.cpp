@@ -80,6 +80,7 @@ class OddModel : public Model {
         mean_(register_buffer("mean", torch::zeros({1}, torch::kFloat64))),
         seen_(register_buffer("seen", torch::zeros({3}, torch::kBool))) {
     register_module("again", fc_);
+    if (fault_ == "alias") register_buffer("alias", fc_->weight.detach());
     if (fault_ == "complex") register_buffer("phase", torch::zeros({2}, torch::kComplexFloat));
   }
 
@@ -87,6 +88,14 @@ class OddModel : public Model {
     if (fault_ == "exits") std::exit(0);
     if (fault_ == "throws") throw std::runtime_error("out of luck");
     if (fault_ == "shapes") return inputs.only().matmul(torch::ones({7, 7}));
+    if (fault_ == "wide") return torch::cat({inputs.only(), fc_(inputs.only())}, 1);
+    if (fault_ == "flat") return (fc_(inputs.only()) * frozen_[0]).squeeze(1);
+    if (fault_ == "penalty" && is_training()) fc_->weight.square().sum().backward();
+    if (fault_ == "changes" || fault_ == "sets_data") {
+      torch::NoGradGuard no_grad;
+      if (fault_ == "changes") frozen_.mul_(0.99);
+      if (fault_ == "sets_data") fc_->weight.set_data(fc_->weight.clamp(-1, 1));
+    }
     if (fault_ == "replaces" && is_training()) {
       torch::NoGradGuard no_grad;
       mean_.set_data(0.9 * mean_ + 0.1 * inputs.only().mean().to(torch::kFloat64));

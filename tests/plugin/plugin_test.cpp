@@ -162,14 +162,32 @@ TEST_F(Plugin, ModelOrObjectiveThatThrowsIsNamedWithTheStep) {
     return ended.err;
   };
   const std::string thrown = message("model.options.fault=throws");
-  EXPECT_TRUE(has(thrown, "the model's forward() threw an exception in step 0: out of luck"))
-      << thrown;
+  EXPECT_TRUE(has(thrown, "the model's forward() threw an exception in step 0 (for ")) << thrown;
+  EXPECT_TRUE(has(thrown, "samples): out of luck")) << thrown;
   const std::string shapes = message("model.options.fault=shapes", {"--workers", "2"});
-  EXPECT_TRUE(has(shapes, "the model's forward() threw an exception in step 0: ")) << shapes;
+  EXPECT_TRUE(has(shapes, "the model's forward() threw an exception in step 0 (")) << shapes;
   EXPECT_FALSE(has(shapes, "frame #")) << shapes;
   const std::string loss = message("objective.options.fault=throws");
-  EXPECT_TRUE(has(loss, "the objective's loss() threw an exception in step 0: no loss today"))
-      << loss;
+  EXPECT_TRUE(has(loss, "the objective's loss() threw an exception in step 0 (")) << loss;
+  EXPECT_TRUE(has(loss, "no loss today")) << loss;
+}
+
+TEST_F(Plugin, ModelThatWouldDependOnTheNumberOfWorkersIsRefused) {
+  const auto refuses_fault = [&](const std::string& fault, const std::string& word) {
+    std::filesystem::remove_all(folder_ / "odd");
+    return refuses(odd({"--set", "model.options.fault=" + fault}), word);
+  };
+  EXPECT_TRUE(refuses_fault("changes", "parameter 'frozen' was changed"));
+  EXPECT_TRUE(refuses_fault("sets_data", "parameter 'fc.weight' was changed"));
+  EXPECT_TRUE(refuses_fault("penalty", "a backward pass inside the model's forward()"));
+  EXPECT_TRUE(refuses_fault("alias", "weight' and buffer 'alias' share memory"));
+}
+
+TEST_F(Plugin, OutputIsReshapedOrRefusedByItsNumberOfElements) {
+  EXPECT_TRUE(
+      refuses(odd({"--set", "model.options.fault=wide"}), "of shape [2, 2]: expected [2, 1]"));
+  std::filesystem::remove_all(folder_ / "odd");
+  EXPECT_EQ(lockstep_command(odd({"--set", "model.options.fault=flat"})).exit_code, 0);
 }
 
 TEST_F(Plugin, ModelWithAComplexBufferIsRefusedBeforeItTrains) {
@@ -185,10 +203,22 @@ TEST_F(Plugin, ModelThatIsNoLongerFiniteEndsTheRun) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "odd/model.safetensors"));
 }
 
-TEST_F(Plugin, ModelThatEndsTheProcessIsAFailure) {
+TEST_F(Plugin, ModelThatIsNoLongerFiniteIsNotSavedByAStop) {
   const CommandResult ended =
-      lockstep_command(odd({"--set", "model.options.fault=exits", "--workers", "2"}));
-  EXPECT_NE(ended.exit_code, 0) << ended.err;
+      lockstep_command(odd({"--set", "model.options.fault=infinite", "--stop-at-step", "1"}));
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_TRUE(has(ended.err, "is not finite after step 1")) << ended.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "odd/checkpoints"));
+}
+
+TEST_F(Plugin, ModelThatEndsTheProcessIsAFailure) {
+  for (const std::string workers : {"1", "2"}) {
+    std::filesystem::remove_all(folder_ / "odd");
+    const CommandResult ended =
+        lockstep_command(odd({"--set", "model.options.fault=exits", "--workers", workers}));
+    EXPECT_EQ(ended.exit_code, 1) << ended.err;
+    EXPECT_TRUE(has(ended.err, "called exit()")) << ended.err;
+  }
 }
 
 TEST_F(Plugin, MetricsThatAreNoNumbersDoNotHinderAResume) {

@@ -1,8 +1,14 @@
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <latch>
 
 #include "base/clock.h"
 #include "child_process.h"
 #include "expect_error.h"
+#include "net/socket.h"
+#include "net/tcp_rendezvous.h"
+#include "transport/tcp/wire.h"
 #include "transport/tcp_worlds.h"
 
 namespace lockstep::transport {
@@ -84,6 +90,31 @@ TEST(TcpFaults, AKilledProcessIsNoticedInTheMiddleOfALargeMessage) {
   ranks[1].send(SIGKILL);
   const std::string line = ranks[0].line();
   EXPECT_TRUE(line.starts_with("lost 1: ") && has(line, "rank 1 (")) << line;
+}
+
+// A worker that is killed at this moment leaves the others waiting for its connections.
+TEST(TcpFaults, ConnectingCanBeInterruptedWhileARankDoesNotConnect) {
+  const uint16_t port = free_port();
+  const int stop = eventfd(0, EFD_CLOEXEC);
+  std::latch has_ended(1);
+  const auto errors = play(2, [&](int rank) {
+    const auto rendezvous = rendezvous_over_tcp(rendezvous_options(rank, 2, port));
+    if (rank == 1) {
+      // Its endpoint, but never a connection.
+      const net::Descriptor listener = net::listen_at("", 0);
+      rendezvous->gather(encode(Endpoint{.job_rank = 1, .host = "here", .streams = 1}));
+      eventfd_write(stop, 1);
+      has_ended.wait();
+      return;
+    }
+    const Stopwatch watch;
+    EXPECT_THROW(connect_tcp(*rendezvous, {.key = "a key", .connect_seconds = 60, .stop = stop}),
+                 net::Interrupted);
+    EXPECT_LT(watch.seconds(), 10);
+    has_ended.count_down();
+  });
+  expect_nothing(errors);
+  close(stop);
 }
 
 TEST(TcpFaults, AStoppedProcessIsLostAfterItsSilence) {

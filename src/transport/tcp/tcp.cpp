@@ -236,7 +236,8 @@ TcpOptions tcp_options(const TransportOptions& options) {
   return {.key = options.key,
           .streams = options.streams,
           .silence_seconds = options.silence_seconds,
-          .connect_seconds = options.connect_seconds};
+          .connect_seconds = options.connect_seconds,
+          .stop = options.stop};
 }
 
 namespace {

@@ -11,6 +11,7 @@
 #include "lockstep/error.h"
 #include "net/acceptor.h"
 #include "net/dial.h"
+#include "net/tcp_rendezvous.h"
 #include "transport/tcp/wire.h"
 
 // Of two ranks, the higher connects to the lower. A rank makes and accepts all its connections
@@ -53,7 +54,7 @@ class MeshBuilder {
  public:
   MeshBuilder(int rank, const std::vector<Endpoint>& endpoints, const TcpOptions& options);
 
-  /// "", or why it failed.
+  /// "", or why it failed. Throws Interrupted.
   std::string build(net::Descriptor listener);
   std::vector<int> unreached() const;
   Mesh take();
@@ -142,7 +143,8 @@ std::vector<int> MeshBuilder::unreached() const {
 }
 
 void MeshBuilder::wait(const net::Acceptor& acceptor, const Deadline& deadline) const {
-  std::vector<pollfd> waits = {{.fd = acceptor.descriptor(), .events = POLLIN}};
+  std::vector<pollfd> waits = {{.fd = acceptor.descriptor(), .events = POLLIN},
+                               {.fd = options_.stop, .events = POLLIN}};
   double seconds = std::min(deadline.left(), acceptor.seconds_to_next());
   for (const net::Dial& dial : dials_) {
     waits.push_back(dial.waits_for());
@@ -169,6 +171,10 @@ std::string MeshBuilder::build(net::Descriptor listener) {
       dial = dials_.erase(dial);
     }
     if (complete()) return "";
+    if (net::is_readable(options_.stop))
+      throw net::Interrupted(fmt::format("rank {}: interrupted while connecting with rank{} {}",
+                                         rank_, unreached().size() == 1 ? "" : "s",
+                                         fmt::join(unreached(), ", ")));
     if (deadline.passed()) break;
     wait(acceptor, deadline);
   }
@@ -223,6 +229,8 @@ Mesh form_mesh(Rendezvous& rendezvous, const TcpOptions& options) {
   net::RendezvousFailure own{.kind = net::FailureKind::timeout};
   try {
     own.message = builder.build(std::move(listener));
+  } catch (const net::Interrupted&) {
+    throw;
   } catch (const Error& error) {
     own.message = fmt::format("rank {}: {}", rendezvous.rank(), error.what());
   }
