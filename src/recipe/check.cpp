@@ -109,7 +109,8 @@ void check_worker_count(const Recipe& recipe, int workers) {
   throw BadInput(
       "--workers {}: the recipe has {} shard{}, and each worker needs at least one; set "
       "train.shards (--shards) to a divisor of {} that is at least {}, or use fewer workers",
-      workers, shards, shards == 1 ? "" : "s", recipe.train.batch / recipe.train.accumulate, workers);
+      workers, shards, shards == 1 ? "" : "s", recipe.train.batch / recipe.train.accumulate,
+      workers);
 }
 
 }  // namespace lockstep
