@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ namespace lockstep {
 
 namespace collective {
 class Communicator;
+}
+namespace parallel {
+struct TensorCall;
 }
 
 /// How workers communicate, and how long they wait.
@@ -37,31 +41,102 @@ struct WorldOptions {
   double stall_seconds = 10;
 };
 
-/// All workers of this job, of which this process is one. Copies share their state.
+/// A collective that runs in the background. Tensors that it uses must not be read or changed
+/// before `wait` returns; they stay alive as long as it runs.
 ///
-/// Every worker must call the same collectives in the same order. Tensors are changed in place.
+///     auto started = world.all_reduce_async(totals);
+///     compute_something_else();
+///     started.wait();  // now `totals` are the sums
+class Started {
+ public:
+  /// Returns when the collective has ended, with the tensor that the function without `_async`
+  /// changes or returns. Throws what that function throws.
+  at::Tensor wait();
+  /// Whether it has ended, so that `wait` returns at once.
+  bool done() const;
+
+ private:
+  friend class World;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// All workers of this job, or those of a part of it, of which this process is one. Copies share
+/// their state.
 ///
 ///     auto world = lockstep::init(argc, argv);
 ///     auto losses = torch::full({1}, loss);
 ///     world.all_reduce(losses, lockstep::Operation::mean);
 ///     if (world.rank() == 0) fmt::print("mean loss {}\n", losses.item<double>());
+///
+/// Every worker must call the same collectives in the same order, with tensors of equal types and
+/// (if not stated otherwise) sizes; where they differ, Mismatch names both. Tensors may have any
+/// strides and are of float, double, half, bfloat16, long, int, short, char, byte or bool; bool is
+/// reduced by Operation::min (true on all workers) and Operation::max (true on any) only. Where a
+/// tensor has *rows*, its dimension 0 is the rank. Nothing is recorded for a backward pass.
+///
+/// Functions that end in `_async` start a collective and return at once. All collectives and
+/// messages of a world are executed one after another, in the order of the calls; use `duplicate`
+/// for those that must not wait for each other.
 class World {
  public:
   /// The number of this worker, from 0.
   int rank() const;
   /// The number of workers.
   int size() const;
-  /// The number of this worker among those of its host, from 0.
+  /// The number of this worker among those of its host in the job, from 0.
   int local_rank() const;
 
   /// Replaces `tensor` by the sum (or mean, minimum, maximum) over all workers.
-  void all_reduce(at::Tensor& tensor, Operation operation = Operation::sum);
+  void all_reduce(const at::Tensor& tensor, Operation operation = Operation::sum);
   /// Replaces `tensor` by that of worker `root`.
-  void broadcast(at::Tensor& tensor, int root = 0);
+  void broadcast(const at::Tensor& tensor, int root = 0);
+  /// Returns the text of worker `root`.
+  std::string broadcast(const std::string& text, int root = 0);
+  /// Replaces `tensor` of worker `root` by the sum (or ...) over all workers.
+  void reduce(const at::Tensor& tensor, int root = 0, Operation operation = Operation::sum);
+  /// Returns the tensors of all workers as rows.
+  at::Tensor all_gather(const at::Tensor& tensor);
+  /// Returns the tensors of all workers, by rank. They may have different sizes.
+  std::vector<at::Tensor> all_gather_uneven(const at::Tensor& tensor);
+  /// Returns the texts of all workers, by rank.
+  std::vector<std::string> all_gather(const std::string& text);
+  /// On worker `root`, returns the tensors of all workers as rows; elsewhere an undefined tensor.
+  at::Tensor gather(const at::Tensor& tensor, int root = 0);
+  /// Replaces `part` by a row of the tensor that worker `root` passes as `rows`. The other workers'
+  /// `rows` are not used and may be undefined.
+  void scatter(const at::Tensor& rows, const at::Tensor& part, int root = 0);
+  /// Returns this worker's row of the sum (or ...) over all workers.
+  at::Tensor reduce_scatter(const at::Tensor& rows, Operation operation = Operation::sum);
+  /// Sends row r to worker r. Returns what all workers have sent to this one, as rows.
+  at::Tensor all_to_all(const at::Tensor& rows);
   /// Returns when all workers have called it.
   void barrier();
-  /// Returns the texts of all workers, by rank.
-  std::vector<std::string> gather(const std::string& text);
+
+  /// Sends `tensor` to another worker, which must call `receive` with a tensor of the same size and
+  /// type. May return before that has happened.
+  void send(const at::Tensor& tensor, int to);
+  /// Replaces `tensor` by one that another worker sends.
+  void receive(const at::Tensor& tensor, int from);
+  /// Sends one tensor and receives another one at the same time, so that workers can send to each
+  /// other, or in a circle. The partners must call `exchange`, too.
+  void exchange(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from);
+
+  /// @{
+  /// These start what the functions above do.
+  Started all_reduce_async(const at::Tensor& tensor, Operation operation = Operation::sum);
+  Started broadcast_async(const at::Tensor& tensor, int root = 0);
+  Started reduce_async(const at::Tensor& tensor, int root = 0,
+                       Operation operation = Operation::sum);
+  Started all_gather_async(const at::Tensor& tensor);
+  Started gather_async(const at::Tensor& tensor, int root = 0);
+  Started scatter_async(const at::Tensor& rows, const at::Tensor& part, int root = 0);
+  Started reduce_scatter_async(const at::Tensor& rows, Operation operation = Operation::sum);
+  Started all_to_all_async(const at::Tensor& rows);
+  Started send_async(const at::Tensor& tensor, int to);
+  Started receive_async(const at::Tensor& tensor, int from);
+  Started exchange_async(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from);
+  /// @}
 
   /// Number of bytes that this worker has sent in collectives so far, including those of duplicates
   /// (and therefore of gradient hooks), without headers of the transport.
@@ -74,6 +149,13 @@ class World {
   /// A world of the same workers with its own order of collectives, for use in another thread.
   /// Collective.
   World duplicate();
+  /// The world of all workers that pass the same `color`, ranked by `key` and, where keys are
+  /// equal, by their rank here. With a negative color a worker is a member of none: nullopt.
+  /// Collective.
+  ///
+  ///     auto row = world.split(world.rank() / 4);  // workers 0 to 3, 4 to 7, ...
+  ///     auto column = world.split(world.rank() % 4);
+  std::optional<World> split(int color, int key = 0);
 
   /// Makes the collectives of all workers throw PeerLost with this reason. Call it if this worker
   /// cannot continue. May be called from any thread.
@@ -89,6 +171,10 @@ class World {
   friend class DistributedSampler;
   friend class GradientSync;
 
+  at::Tensor run(const parallel::TensorCall& call);
+  Started start(const parallel::TensorCall& call);
+
+  friend class Started;
   std::shared_ptr<State> state_;
 };
 

@@ -20,12 +20,13 @@ size_t find(const std::string& name, const std::vector<std::string>& names, cons
 }  // namespace
 
 size_t bytes_of(Type type) {
-  static constexpr std::array<size_t, 7> kBytes = {4, 8, 2, 2, 4, 8, 1};
+  static constexpr std::array<size_t, 10> kBytes = {4, 8, 2, 2, 4, 8, 1, 1, 2, 1};
   return kBytes[static_cast<size_t>(type)];
 }
 
 const std::vector<std::string>& type_names() {
-  static const std::vector<std::string> names = {"f32", "f64", "f16", "bf16", "i32", "i64", "u8"};
+  static const std::vector<std::string> names = {"f32", "f64", "f16", "bf16", "i32",
+                                                 "i64", "u8",  "i8",  "i16",  "bool"};
   return names;
 }
 
@@ -40,6 +41,16 @@ const std::string& name_of(Type type) {
 
 const std::string& name_of(Operation operation) {
   return operation_names()[static_cast<size_t>(operation)];
+}
+
+bool is_reducible(Type type, Operation operation) {
+  return type != Type::boolean || operation == Operation::min || operation == Operation::max;
+}
+
+void require_reducible(Type type, Operation operation) {
+  if (!is_reducible(type, operation))
+    throw BadInput("{} of bool: expected min (true if all are) or max (true if any is)",
+                   name_of(operation));
 }
 
 Type parse_type(const std::string& name) {

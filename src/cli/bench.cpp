@@ -85,7 +85,8 @@ BenchTask task_of(const BenchFlags& flags) {
   BenchTask task{.collective = collective::parse_collective(flags.operation)};
   task.algorithms = algorithms_of(flags, task.collective);
   const auto element = static_cast<int64_t>(bytes_of(parse_type(flags.type)));
-  parse_operation(flags.redop);
+  const Operation operation = parse_operation(flags.redop);
+  if (collective::reduces(task.collective)) require_reducible(parse_type(flags.type), operation);
   const int64_t first = parse_bytes(flags.first);
   const int64_t last = parse_bytes(flags.last);
   if (first > last)

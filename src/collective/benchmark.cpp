@@ -40,10 +40,11 @@ void touch(Buffer buffer) {
   combiner(Type::f32, Operation::sum)(buffer.data, buffer.data, buffer.bytes() / 4 * 4);
 }
 
-int64_t wrong_everywhere(Communicator& group, const Benchmark& benchmark, Buffer buffer) {
+int64_t wrong_everywhere(Communicator& group, const Benchmark& benchmark, Buffer buffer,
+                         Buffer second) {
   fill(buffer, group.rank(), benchmark.operation);
-  call(group, benchmark.collective, buffer, benchmark.operation);
-  int64_t wrong = count_wrong(benchmark.collective, buffer, group.rank(), group.world_size(),
+  const Buffer result = call(group, benchmark.collective, buffer, second, benchmark.operation);
+  int64_t wrong = count_wrong(benchmark.collective, result, group.rank(), group.world_size(),
                               benchmark.operation);
   group.all_reduce({reinterpret_cast<std::byte*>(&wrong), 1, Type::i64});
   return wrong;
@@ -51,44 +52,67 @@ int64_t wrong_everywhere(Communicator& group, const Benchmark& benchmark, Buffer
 
 }  // namespace
 
-void call(Communicator& group, Collective collective, Buffer buffer, Operation operation) {
+Buffer call(Communicator& group, Collective collective, Buffer buffer, Buffer second,
+            Operation operation) {
+  const int rank = group.rank();
+  const int world = group.world_size();
   switch (collective) {
     case Collective::all_reduce:
-      return group.all_reduce(buffer, operation);
+      group.all_reduce(buffer, operation);
+      break;
     case Collective::broadcast:
-      return group.broadcast(buffer, 0);
+      group.broadcast(buffer, 0);
+      break;
     case Collective::reduce:
-      return group.reduce(buffer, 0, operation);
+      group.reduce(buffer, 0, operation);
+      break;
     case Collective::all_gather:
-      return group.all_gather(buffer);
+      group.all_gather(buffer);
+      break;
     case Collective::reduce_scatter:
-      return group.reduce_scatter(buffer, operation);
+      group.reduce_scatter(buffer, operation);
+      break;
     case Collective::gather:
-      return group.gather(buffer, 0);
+      group.gather(buffer, 0);
+      break;
     case Collective::scatter:
-      return group.scatter(buffer, 0);
+      group.scatter(buffer, 0);
+      break;
     case Collective::barrier:
-      return group.barrier();
+      group.barrier();
+      break;
     case Collective::send_receive:
-      if (group.world_size() > 1 && group.rank() == 0) return group.send(buffer, 1);
-      if (group.rank() == 1) return group.receive(buffer, 0);
-      return;
+      if (world > 1 && rank == 0) group.send(buffer, 1);
+      if (rank == 1) group.receive(buffer, 0);
+      break;
+    case Collective::all_to_all:
+      group.all_to_all(buffer, second);
+      return second;
+    case Collective::exchange:
+      group.exchange(buffer, (rank + 1) % world, second, (rank + world - 1) % world);
+      return second;
   }
+  return buffer;
 }
 
 BenchmarkResult measure(Communicator& group, const Benchmark& benchmark) {
-  const auto memory = group.allocate(static_cast<size_t>(benchmark.bytes));
-  const Buffer buffer{memory.data.get(),
-                      benchmark.bytes / static_cast<int64_t>(bytes_of(benchmark.type)),
-                      benchmark.type};
+  const bool in_place = benchmark.collective != Collective::all_to_all &&
+                        benchmark.collective != Collective::exchange;
+  const auto bytes = static_cast<size_t>(benchmark.bytes);
+  const auto memory = group.allocate(in_place ? bytes : 2 * bytes);
+  int64_t count = benchmark.bytes / static_cast<int64_t>(bytes_of(benchmark.type));
+  if (benchmark.collective == Collective::all_to_all) count -= count % group.world_size();
+  const Buffer buffer{memory.data.get(), count, benchmark.type};
+  const Buffer second =
+      in_place ? Buffer{} : Buffer{memory.data.get() + bytes, count, benchmark.type};
   BenchmarkResult result{.seconds = HUGE_VAL, .limit_seconds = HUGE_VAL};
-  result.wrong = wrong_everywhere(group, benchmark, buffer);
+  result.wrong = wrong_everywhere(group, benchmark, buffer, second);
 
   // Zeros stay zeros however often they are added.
   const auto write = [&] { std::memset(buffer.data, 0, buffer.bytes()); };
   const auto act = [&] {
     if (benchmark.fresh) write();
-    call(group, benchmark.collective, buffer, benchmark.operation);
+    call(group, benchmark.collective, buffer, second, benchmark.operation);
   };
   const auto touch_all = [&] { touch(buffer); };
   write();
@@ -100,7 +124,8 @@ BenchmarkResult measure(Communicator& group, const Benchmark& benchmark) {
     result.seconds = std::min(result.seconds, time_batch(group, times, act));
     if (benchmark.fresh) writing = std::min(writing, time_batch(group, times, write));
     result.limit_seconds = std::min(result.limit_seconds, time_batch(group, touches, touch_all));
-    if (benchmark.check_every_batch) result.wrong += wrong_everywhere(group, benchmark, buffer);
+    if (benchmark.check_every_batch)
+      result.wrong += wrong_everywhere(group, benchmark, buffer, second);
   }
   result.seconds -= writing;
   return result;
@@ -115,10 +140,12 @@ double bus_factor(Collective collective, int world) {
     case Collective::reduce_scatter:
     case Collective::gather:
     case Collective::scatter:
+    case Collective::all_to_all:
       return (n - 1) / n;
     case Collective::broadcast:
     case Collective::reduce:
     case Collective::send_receive:
+    case Collective::exchange:
     case Collective::barrier:
       break;
   }

@@ -26,8 +26,11 @@ struct BenchmarkResult {
   int64_t wrong = 0;         ///< elements of all ranks that are not as expected
 };
 
-/// Calls a collective with rank 0 as root; send_receive is from rank 0 to rank 1.
-void call(Communicator& group, Collective collective, Buffer buffer, Operation operation);
+/// Calls a collective with rank 0 as root, and returns the buffer with the result: `second` for
+/// all_to_all and exchange, else `buffer`. send_receive is from rank 0 to rank 1, exchange from
+/// each rank to the next.
+Buffer call(Communicator& group, Collective collective, Buffer buffer, Buffer second,
+            Operation operation);
 
 /// Collective. Checks the result once, or after every batch.
 BenchmarkResult measure(Communicator& group, const Benchmark& benchmark);

@@ -13,7 +13,7 @@ namespace {
 // Values are below this. bf16 holds whole numbers up to 256 exactly; the largest world has 256
 // ranks.
 int period_of(Type type) {
-  return type == Type::bf16 ? 2 : 8;
+  return type == Type::bf16 || type == Type::boolean ? 2 : 8;
 }
 
 struct Bf16Bits {
@@ -55,7 +55,9 @@ int value_of(int rank, int64_t element, Type type, Operation operation) {
 
 // The mean of equal values is that value, unless their sum wraps around.
 int mean_of(int value, int world, Type type) {
-  return type == Type::u8 ? static_cast<uint8_t>(value * world) / world : value;
+  if (type == Type::u8) return static_cast<uint8_t>(value * world) / world;
+  if (type == Type::i8) return static_cast<int8_t>(value * world) / world;
+  return value;
 }
 
 int reduced(int64_t element, int world, Type type, Operation operation) {
@@ -104,7 +106,12 @@ auto with_type(Type type, const Visit& visit) {
     case Type::i64:
       return visit(int64_t{});
     case Type::u8:
+    case Type::boolean:
       return visit(uint8_t{});
+    case Type::i8:
+      return visit(int8_t{});
+    case Type::i16:
+      return visit(int16_t{});
   }
   throw Error("no such type");
 }
@@ -132,6 +139,12 @@ int64_t count_wrong(Collective collective, Buffer buffer, int rank, int world,
     while (slice(buffer.count, world, owner).end <= i) ++owner;
     return value_of(owner, i, buffer.type, operation);
   };
+  // Slice p is slice `rank` of rank p.
+  const Expected to_this_rank = [&](int64_t i) {
+    while (slice(buffer.count, world, owner).end <= i) ++owner;
+    return value_of(owner, own.begin + i - slice(buffer.count, world, owner).begin, buffer.type,
+                    operation);
+  };
   switch (collective) {
     case Collective::all_reduce:
       break;
@@ -154,6 +167,14 @@ int64_t count_wrong(Collective collective, Buffer buffer, int rank, int world,
       break;
     case Collective::all_gather:
       expected = of_owner;
+      break;
+    case Collective::all_to_all:
+      expected = to_this_rank;
+      break;
+    case Collective::exchange:
+      expected = [&](int64_t i) {
+        return value_of((rank + world - 1) % world, i, buffer.type, operation);
+      };
       break;
     case Collective::send_receive:
       if (rank != 1) range = {};

@@ -40,17 +40,17 @@ std::string describe(const transport::Label& label) {
   const auto& words = label.words;
   const auto byte = [&](int shift) { return words[1] >> shift & 0xff; };
   const auto collective = static_cast<Collective>(byte(0));
+  if (collective == Collective::exchange)  // its label is the same for all messages
+    return fmt::format("exchange of {}", name_at(type_names(), byte(24)));
   std::string text = fmt::format("{} number {}", name_at(collective_names(), byte(0)), words[0]);
   if (collective == Collective::all_reduce)
     text += fmt::format(" ({})", name_at(algorithms().names(), byte(8)));
   text += fmt::format(" of {} {}", words[2], name_at(type_names(), byte(24)));
-  const bool reduces = collective == Collective::all_reduce || collective == Collective::reduce ||
-                       collective == Collective::reduce_scatter;
-  if (reduces)
+  if (reduces(collective))
     text += fmt::format(", {} over {} shards", name_at(operation_names(), byte(16)), words[3]);
   if (collective == Collective::send_receive)
     text += fmt::format(" from {} to {}", words[1] >> 32 & 0xffff, words[1] >> 48);
-  else if (collective != Collective::all_reduce)
+  else if (has_root(collective))
     text += fmt::format(", root {}", words[1] >> 32 & 0xffff);
   return text + fmt::format(", round {}", words[4] + 1);
 }

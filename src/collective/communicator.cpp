@@ -155,6 +155,7 @@ void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
 }
 
 void Communicator::all_reduce(Buffer bucket, Operation operation, Cargo cargo) {
+  require_reducible(bucket.type, operation);
   queue_.run([&] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
 }
 
@@ -289,60 +290,113 @@ std::vector<std::byte*> Communicator::lay_out(const Program& program,
   return slots;
 }
 
-void Communicator::run(Call call, Buffer buffer, Cargo cargo) {
-  call.type = buffer.type;
-  call.count = buffer.count;
+void Communicator::run(const Call& call, std::span<const Buffer> buffers, Cargo cargo) {
+  if (reduces(call.collective)) require_reducible(buffers[0].type, call.operation);
+  queue_.run([&] { run_now(call, buffers, cargo); });
+}
+
+Pending Communicator::start(const Call& call, std::span<const Buffer> buffers,
+                            std::shared_ptr<const void> owner) {
+  if (reduces(call.collective)) require_reducible(buffers[0].type, call.operation);
+  return queue_.start([this, call, kept = std::vector<Buffer>(buffers.begin(), buffers.end()),
+                       held = std::move(owner)] { run_now(call, kept, {}); });
+}
+
+// Messages between two ranks are counted by pairs, all other collectives by the group.
+void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo cargo) {
+  call.type = buffers[0].type;
+  call.count = buffers[0].count;
   call.shards = world_size();
-  queue_.run([&] {
-    const bool between_two = call.collective == Collective::send_receive;
-    const int other = call.root == rank() ? call.peer : call.root;
-    if (between_two && (other < 0 || other >= world_size() || other == rank()))
-      throw BadInput("send from rank {} to rank {}: expected two different ranks from 0 to {}",
-                     call.root, call.peer, world_size() - 1);
-    call.number = between_two ? ++messages_[static_cast<size_t>(other)] : ++sequence_;
-    guard(call, cargo, [&] { by_program(call, {&buffer, 1}, one_each_); });
-  });
+  if (call.collective == Collective::all_reduce)
+    return all_reduce_now(buffers, one_each_, call.operation, cargo);
+  if (call.collective == Collective::exchange)
+    return guard(call, cargo, [&] { exchange_now(call, buffers[0], buffers[1]); });
+  if (call.collective == Collective::broadcast)
+    call.broadcast_by =
+        buffers[0].bytes() <= static_cast<size_t>(kSmall) ? BroadcastBy::tree : BroadcastBy::slices;
+  const bool between_two = call.collective == Collective::send_receive;
+  const int other = call.root == rank() ? call.peer : call.root;
+  if (between_two && (other < 0 || other >= world_size() || other == rank()))
+    throw BadInput("send from rank {} to rank {}: expected two different ranks from 0 to {}",
+                   call.root, call.peer, world_size() - 1);
+  call.number = between_two ? ++messages_[static_cast<size_t>(other)] : ++sequence_;
+  guard(call, cargo, [&] { by_program(call, buffers, one_each_); });
+  if (call.collective == Collective::all_to_all) {
+    const Range own = slice(call.count, world_size(), rank());
+    const size_t begin = static_cast<size_t>(own.begin) * bytes_of(call.type);
+    std::memcpy(buffers[1].data + begin, buffers[0].data + begin,
+                static_cast<size_t>(own.size()) * bytes_of(call.type));
+  }
+}
+
+// The label is the same for all messages, whatever the partners and counts: sizes are compared by
+// the transport.
+void Communicator::exchange_now(const Call& call, const Buffer& outgoing, const Buffer& incoming) {
+  const auto is_rank = [&](int rank) { return rank >= 0 && rank < world_size(); };
+  if (!is_rank(call.peer) || !is_rank(call.root) || (call.peer == rank()) != (call.root == rank()))
+    throw BadInput("exchange to rank {} and from rank {}: expected other ranks from 0 to {}",
+                   call.peer, call.root, world_size() - 1);
+  if (call.peer == rank() && outgoing.bytes() != incoming.bytes())
+    throw BadInput("exchange of rank {} with itself: {} bytes sent, {} received", rank(),
+                   outgoing.bytes(), incoming.bytes());
+  Call any_pair = call;
+  any_pair.count = any_pair.root = any_pair.peer = 0;
+  const transport::Outgoing out{call.peer, outgoing.data, outgoing.bytes()};
+  const transport::Incoming in{call.root, incoming.data, incoming.bytes()};
+  const bool sends = call.peer != rank() && out.bytes > 0;
+  const bool receives = call.root != rank() && in.bytes > 0;
+  transport_->exchange(label_of(any_pair), {&out, sends ? 1U : 0U}, {&in, receives ? 1U : 0U},
+                       Deadline::in(options_.timeout_seconds));
+  if (!sends && !receives && out.bytes > 0) std::memcpy(in.into, out.from, out.bytes);
+  if (sends) count(static_cast<int64_t>(out.bytes));
 }
 
 void Communicator::broadcast(Buffer buffer, int root, Cargo cargo) {
-  const bool small = buffer.bytes() <= static_cast<size_t>(kSmall);
-  run({.collective = Collective::broadcast,
-       .broadcast_by = small ? BroadcastBy::tree : BroadcastBy::slices,
-       .root = root},
-      buffer, cargo);
+  run({.collective = Collective::broadcast, .root = root}, {&buffer, 1}, cargo);
 }
 
 void Communicator::reduce(Buffer buffer, int root, Operation operation) {
-  run({.collective = Collective::reduce, .operation = operation, .root = root}, buffer);
+  run({.collective = Collective::reduce, .operation = operation, .root = root}, {&buffer, 1});
 }
 
 void Communicator::all_gather(Buffer buffer) {
-  run({.collective = Collective::all_gather}, buffer);
+  run({.collective = Collective::all_gather}, {&buffer, 1});
 }
 
 void Communicator::reduce_scatter(Buffer buffer, Operation operation) {
-  run({.collective = Collective::reduce_scatter, .operation = operation}, buffer);
+  run({.collective = Collective::reduce_scatter, .operation = operation}, {&buffer, 1});
 }
 
 void Communicator::gather(Buffer buffer, int root) {
-  run({.collective = Collective::gather, .root = root}, buffer);
+  run({.collective = Collective::gather, .root = root}, {&buffer, 1});
 }
 
 void Communicator::scatter(Buffer buffer, int root) {
-  run({.collective = Collective::scatter, .root = root}, buffer);
+  run({.collective = Collective::scatter, .root = root}, {&buffer, 1});
 }
 
 void Communicator::barrier() {
   alignas(kAlignment) int32_t token = 0;
-  run({.collective = Collective::barrier}, {reinterpret_cast<std::byte*>(&token), 1, Type::i32});
+  const Buffer buffer{reinterpret_cast<std::byte*>(&token), 1, Type::i32};
+  run({.collective = Collective::barrier}, {&buffer, 1});
 }
 
 void Communicator::send(Buffer buffer, int to) {
-  run({.collective = Collective::send_receive, .root = rank(), .peer = to}, buffer);
+  run({.collective = Collective::send_receive, .root = rank(), .peer = to}, {&buffer, 1});
 }
 
 void Communicator::receive(Buffer buffer, int from) {
-  run({.collective = Collective::send_receive, .root = from, .peer = rank()}, buffer);
+  run({.collective = Collective::send_receive, .root = from, .peer = rank()}, {&buffer, 1});
+}
+
+void Communicator::all_to_all(Buffer from, Buffer into) {
+  const std::array<Buffer, 2> both = {from, into};
+  run({.collective = Collective::all_to_all}, both);
+}
+
+void Communicator::exchange(Buffer outgoing, int to, Buffer incoming, int from) {
+  const std::array<Buffer, 2> both = {outgoing, incoming};
+  run({.collective = Collective::exchange, .root = from, .peer = to}, both);
 }
 
 }  // namespace lockstep::collective

@@ -56,8 +56,8 @@ Algorithm usual_algorithm(int64_t bytes, transport::Transport& transport);
 /// All collectives work in place. Where a collective has a part per rank, slice r of the buffer
 /// (base/range.h) belongs to rank r.
 ///
-/// `all_reduce_async` returns at once. All collectives run in the order in which they were called,
-/// started or not. After an error, every call throws that same error.
+/// `all_reduce_async` and `start` return at once. All collectives run in the order in which they
+/// were called, started or not. After an error, every call throws that same error.
 class Communicator {
  public:
   explicit Communicator(std::unique_ptr<transport::Transport> transport,
@@ -98,11 +98,24 @@ class Communicator {
   void barrier();
   void send(Buffer buffer, int to);
   void receive(Buffer buffer, int from);
+  /// Slice r of `from` is sent to rank r, and slice r of `into` becomes what rank r has sent here.
+  /// Both have equally many elements, a multiple of the world size.
+  void all_to_all(Buffer from, Buffer into);
+  /// Sends and receives at the same time. The partners must call `exchange`, too.
+  void exchange(Buffer outgoing, int to, Buffer incoming, int from);
+
+  /// Any of these. `call` has the collective, its root, peer and operation, if any; its other
+  /// members are ignored. `buffers` is one buffer, or two for all_to_all and exchange.
+  void run(const Call& call, std::span<const Buffer> buffers, Cargo cargo = {});
+  /// The same, returns at once. `owner` keeps the buffers' memory alive.
+  Pending start(const Call& call, std::span<const Buffer> buffers,
+                std::shared_ptr<const void> owner);
 
   /// Collective: every rank gives a text and gets the texts of all, by rank.
   std::vector<std::string> gather_texts(const std::string& text);
 
   /// Collective: a communicator of the ranks with the same `color`, ordered by (`key`, rank).
+  /// nullptr for ranks with a negative color.
   std::unique_ptr<Communicator> split(int color, int key);
 
   /// Bytes that this rank's collectives have sent so far, in this group, in those split off from it
@@ -121,7 +134,8 @@ class Communicator {
  private:
   using ProgramKey = std::pair<Algorithm, std::vector<int64_t>>;
 
-  void run(Call call, Buffer buffer, Cargo cargo = {});
+  void run_now(Call call, std::span<const Buffer> buffers, Cargo cargo);
+  void exchange_now(const Call& call, const Buffer& outgoing, const Buffer& incoming);
   void all_reduce_now(std::span<const Buffer> terms, const Shards& shards, Operation operation,
                       Cargo cargo);
   void check_terms(std::span<const Buffer> terms, const Shards& shards) const;

@@ -57,12 +57,15 @@ std::vector<std::string> Communicator::gather_texts(const std::string& text) {
 }
 
 std::unique_ptr<Communicator> Communicator::split(int color, int key) {
+  // A rank that is in no group takes part in the others' rendezvous by connecting with itself.
+  const int64_t group_color = color >= 0 ? int64_t{color} : -1 - int64_t{rank()};
   std::vector<std::pair<int, int>> members;  // key, rank
-  const std::vector<std::string> requests = gather_texts(fmt::format("{} {}", color, key));
+  const std::vector<std::string> requests = gather_texts(fmt::format("{} {}", group_color, key));
   for (int other = 0; other < world_size(); ++other) {
     const std::string& request = requests[static_cast<size_t>(other)];
     const size_t space = request.find(' ');
-    if (std::stoi(request) == color) members.emplace_back(std::stoi(request.substr(space)), other);
+    if (std::stoll(request) == group_color)
+      members.emplace_back(std::stoi(request.substr(space)), other);
   }
   std::sort(members.begin(), members.end());
   std::vector<int> ranks;
@@ -70,6 +73,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   CommunicatorRendezvous all(*this);
   transport::GroupRendezvous group(all, ranks);
   auto part = std::make_unique<Communicator>(transport_->connect_again(group), options_);
+  if (color < 0) return nullptr;
   part->sent_ = sent_;
   return part;
 }

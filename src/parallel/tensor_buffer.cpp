@@ -10,7 +10,7 @@
 namespace lockstep::parallel {
 namespace {
 
-constexpr std::array<std::pair<at::ScalarType, Type>, 7> kTypes = {{
+constexpr std::array<std::pair<at::ScalarType, Type>, 10> kTypes = {{
     {at::kFloat, Type::f32},
     {at::kDouble, Type::f64},
     {at::kHalf, Type::f16},
@@ -18,6 +18,9 @@ constexpr std::array<std::pair<at::ScalarType, Type>, 7> kTypes = {{
     {at::kInt, Type::i32},
     {at::kLong, Type::i64},
     {at::kByte, Type::u8},
+    {at::kChar, Type::i8},
+    {at::kShort, Type::i16},
+    {at::kBool, Type::boolean},
 }};
 
 }  // namespace
@@ -25,8 +28,9 @@ constexpr std::array<std::pair<at::ScalarType, Type>, 7> kTypes = {{
 Type element_type(at::ScalarType type, const std::string& what) {
   for (const auto& [theirs, ours] : kTypes)
     if (theirs == type) return ours;
-  throw BadInput("{} is of {}: expected float, double, half, bfloat16, int, long or byte", what,
-                 c10::toString(type));
+  throw BadInput(
+      "{} is of {}: expected float, double, half, bfloat16, long, int, short, char, byte or bool",
+      what, c10::toString(type));
 }
 
 at::ScalarType scalar_type(Type type) {

@@ -11,7 +11,6 @@
 #include "base/nearest.h"
 #include "launch/group.h"
 #include "launch/own_process.h"
-#include "parallel/tensor_buffer.h"
 #include "parallel/world_of.h"
 #include "parallel/world_state.h"
 
@@ -79,28 +78,18 @@ int World::local_rank() const {
   return state_->local_rank;
 }
 
-void World::all_reduce(at::Tensor& tensor, Operation operation) {
-  state_->group->all_reduce(parallel::buffer_of(tensor), operation);
-}
-
-void World::broadcast(at::Tensor& tensor, int root) {
-  state_->group->broadcast(parallel::buffer_of(tensor), root);
-}
-
-void World::barrier() {
-  state_->group->barrier();
-}
-
-std::vector<std::string> World::gather(const std::string& text) {
-  return state_->group->gather_texts(text);
-}
-
 int64_t World::bytes_sent() const {
   return state_->group->bytes_sent();
 }
 
 World World::duplicate() {
   return world_of(state_->group->split(0, rank()), local_rank());
+}
+
+std::optional<World> World::split(int color, int key) {
+  std::unique_ptr<collective::Communicator> part = state_->group->split(color, key);
+  if (!part) return std::nullopt;
+  return world_of(std::move(part), local_rank());
 }
 
 void World::abort(const std::string& why) noexcept {

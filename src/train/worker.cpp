@@ -26,7 +26,7 @@ using run::Outcome;
 
 // The number of hosts and the all-reduce algorithm.
 Json about_workers(World& world, const launch::GroupOptions& options) {
-  const std::vector<std::string> hosts = world.gather(host_identity());
+  const std::vector<std::string> hosts = world.all_gather(host_identity());
   return {{"nodes", std::set<std::string>(hosts.begin(), hosts.end()).size()},
           {"algorithm", launch::algorithm_in_use(options, world.communicator())}};
 }
@@ -60,7 +60,7 @@ class Output {
     circumstances_.workers.update(turn.about);
     if (!task.plugins_sha256.empty())
       circumstances_.workers["plugins_sha256"] = task.plugins_sha256;
-    const std::vector<std::string> asked = world.gather(task.asked_out);
+    const std::vector<std::string> asked = world.all_gather(task.asked_out);
     if (world.rank() != 0) return;
     folder_.emplace(task.folder->open(task.recipe));
     if (task.membership)

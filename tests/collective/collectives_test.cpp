@@ -201,6 +201,28 @@ TEST(SendReceive, MovesOneBucketAndNothingElse) {
   });
 }
 
+TEST(AllToAll, GivesEveryRankItsSliceOfEveryOther) {
+  for (const int world : worlds()) {
+    const int64_t count = 3 * world;
+    const Plan plan = plan_of(request(Collective::all_to_all, world, count));
+    Expressions expressions(world);
+    const Symbolic outcome(plan, Shards::even(world, world), expressions,
+                           Symbolic::Arrive::anywhere);
+    for (int rank = 0; rank < world; ++rank) {
+      expect_all(outcome.bucket(rank), rank);
+      for (int owner = 0; owner < world; ++owner)
+        expect_all(part(outcome.slot(rank, 1), slice(count, world, owner)),
+                   owner == rank ? kNothing : owner);
+    }
+    EXPECT_EQ(plan.rounds, world > 1 ? 1 : 0);
+  }
+}
+
+TEST(AllToAll, RefusesSlicesOfDifferentSizes) {
+  expect_bad_input([] { plan_of(request(Collective::all_to_all, 4, 10)); },
+                   {"all_to_all of 10 elements", "multiple of 4 ranks"});
+}
+
 TEST(Request, IsReadByName) {
   for (size_t i = 0; i < collective_names().size(); ++i)
     EXPECT_EQ(parse_collective(collective_names()[i]), static_cast<Collective>(i));

@@ -71,6 +71,26 @@ TEST_P(CommunicatorErrors, NameBothRanksWhereCollectivesDiffer) {
   expect_mismatch({.timeout_seconds = 20}, reduces, gather, {"all_gather", "all_reduce"});
 }
 
+TEST_P(CommunicatorErrors, NameBothSidesOfAMessageWhereCountsDiffer) {
+  const auto errors = errors_of_group(2, {.timeout_seconds = 20}, [](Communicator& group) {
+    Floats values(group.rank() == 0 ? 10 : 20);
+    group.rank() == 0 ? group.send(buffer_of(values), 1) : group.receive(buffer_of(values), 0);
+    group.barrier();
+  });
+  EXPECT_NE(errors[1].find("send_receive number 1 of 20 f32 from 0 to 1"), std::string::npos)
+      << errors[1];
+  EXPECT_NE(errors[1].find("send_receive number 1 of 10 f32 from 0 to 1"), std::string::npos)
+      << errors[1];
+}
+
+TEST_P(CommunicatorErrors, RefusePartnersThatAreNoRanks) {
+  in_group(1, [](Communicator& group) {
+    Floats values(10);
+    expect_bad_input([&] { group.exchange(buffer_of(values), 1, buffer_of(values), 1); },
+                     {"exchange to rank 1 and from rank 1: expected other ranks from 0 to 0"});
+  });
+}
+
 TEST_P(CommunicatorErrors, NameTheRankThatDidNotArrive) {
   in_group(2, {.timeout_seconds = 0.2}, [](Communicator& group) {
     Floats values(10'000);

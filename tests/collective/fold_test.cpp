@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -15,8 +16,8 @@
 namespace lockstep::collective {
 namespace {
 
-constexpr Type kTypes[] = {Type::f32, Type::f64, Type::f16, Type::bf16,
-                           Type::i32, Type::i64, Type::u8};
+constexpr Type kTypes[] = {Type::f32, Type::f64, Type::f16, Type::bf16, Type::i32,
+                           Type::i64, Type::u8,  Type::i8,  Type::i16};
 constexpr Operation kOperations[] = {Operation::sum, Operation::mean, Operation::min,
                                      Operation::max};
 constexpr Instructions kInstructions[] = {Instructions::best, Instructions::portable};
@@ -52,7 +53,12 @@ double read(Type type, const std::byte* from) {
     case Type::i64:
       return static_cast<double>(load<int64_t>(from));
     case Type::u8:
+    case Type::boolean:
       return load<uint8_t>(from);
+    case Type::i8:
+      return load<int8_t>(from);
+    case Type::i16:
+      return load<int16_t>(from);
   }
   return 0;
 }
@@ -72,14 +78,21 @@ void write(Type type, std::byte* to, double value) {
     case Type::i64:
       return store(to, static_cast<int64_t>(value));
     case Type::u8:
+    case Type::boolean:
       return store(to, static_cast<uint8_t>(value));
+    case Type::i8:
+      return store(to, static_cast<int8_t>(value));
+    case Type::i16:
+      return store(to, static_cast<int16_t>(value));
   }
 }
 
 // A value that the type can hold, also the sum of 13 of them.
 double in_range(Type type, double value) {
   if (type == Type::u8) return std::min(std::round(std::abs(value) / 10), 19.0);
-  return type == Type::i32 || type == Type::i64 ? std::round(value) : value;
+  if (type == Type::i8) return std::clamp(std::round(value / 40), -9.0, 9.0);
+  const bool whole = type == Type::i16 || type == Type::i32 || type == Type::i64;
+  return whole ? std::round(value) : value;
 }
 
 Bytes random_elements(Type type, size_t count, int seed) {
@@ -154,6 +167,8 @@ TEST(Element, IsNamedAndParsed) {
   EXPECT_EQ(bytes_of(Type::bf16), 2U);
   EXPECT_EQ(bytes_of(Type::i64), 8U);
   EXPECT_EQ(bytes_of(Type::u8), 1U);
+  EXPECT_EQ(parse_type("bool"), Type::boolean);
+  EXPECT_EQ(bytes_of(Type::i16), 2U);
   expect_bad_input([] { parse_type("fp32"); }, {"'fp32': no such type"});
   expect_bad_input([] { parse_operation("maximum"); }, {"there are: sum, mean, min, max"});
 }
@@ -214,6 +229,22 @@ TEST(Combiner, GivesTheSameZeroWhicheverRankComesFirst) {
         combiner(type, operation)(into.data(), from.data(), bytes_of(type));
         EXPECT_EQ(std::signbit(read(type, into.data())), operation == Operation::min);
       }
+}
+
+TEST(Combiner, TellsWhetherAllOrAnyAreTrue) {
+  for (const Instructions instructions : kInstructions)
+    for (const bool a : {false, true})
+      for (const bool b : {false, true}) {
+        Bytes all(100, std::byte{a});
+        Bytes any = all;
+        const Bytes from(100, std::byte{b});
+        combiner(Type::boolean, Operation::min, instructions)(all.data(), from.data(), all.size());
+        combiner(Type::boolean, Operation::max, instructions)(any.data(), from.data(), any.size());
+        EXPECT_EQ(all, Bytes(100, std::byte{a && b}));
+        EXPECT_EQ(any, Bytes(100, std::byte{a || b}));
+      }
+  expect_bad_input([] { require_reducible(Type::boolean, Operation::sum); },
+                   {"sum of bool: expected min (true if all are) or max (true if any is)"});
 }
 
 TEST(Combiner, WrapsBytesAround) {

@@ -95,8 +95,11 @@ inline bool overlap(Range a, Range b) {
 /// Runs all ranks of a plan, round by round, and fails where a round breaks the rules of plan.h.
 class Symbolic {
  public:
-  Symbolic(const Plan& plan, const Shards& shards, Expressions& expressions)
-      : plan_(plan), expressions_(expressions) {
+  /// Whether messages arrive in the range that they were sent from, or anywhere.
+  enum class Arrive { in_place, anywhere };
+  Symbolic(const Plan& plan, const Shards& shards, Expressions& expressions,
+           Arrive arrive = Arrive::in_place)
+      : plan_(plan), expressions_(expressions), arrive_(arrive) {
     for (int rank = 0; rank < plan.world; ++rank) {
       const auto& terms = shards.terms_of(rank);
       const auto slots = std::max(terms.size(), static_cast<size_t>(plan.slots));
@@ -109,8 +112,9 @@ class Symbolic {
   }
 
   /// What a rank ends with.
-  const std::vector<int64_t>& bucket(int rank) const {
-    return ranks_[static_cast<size_t>(rank)][kBucket];
+  const std::vector<int64_t>& bucket(int rank) const { return slot(rank, kBucket); }
+  const std::vector<int64_t>& slot(int rank, Slot slot) const {
+    return ranks_[static_cast<size_t>(rank)][static_cast<size_t>(slot)];
   }
 
  private:
@@ -181,10 +185,11 @@ class Symbolic {
     }
   }
 
-  static void take(const Round& round, int rank, Memory& memory, Wires& wires) {
+  void take(const Round& round, int rank, Memory& memory, Wires& wires) const {
     for (const Receive& receive : round.receives) {
       auto& wire = wires[{receive.peer, rank}];
-      ASSERT_TRUE(!wire.empty() && wire.front().range == receive.range)
+      ASSERT_TRUE(!wire.empty() && wire.front().range.size() == receive.range.size() &&
+                  (arrive_ == Arrive::anywhere || wire.front().range == receive.range))
           << "rank " << rank << " receives from " << receive.peer << " what was not sent";
       std::copy(wire.front().values.begin(), wire.front().values.end(),
                 memory[static_cast<size_t>(receive.slot)].begin() + receive.range.begin);
@@ -210,6 +215,7 @@ class Symbolic {
 
   const Plan& plan_;
   Expressions& expressions_;
+  const Arrive arrive_;
   std::vector<Memory> ranks_;
 };
 

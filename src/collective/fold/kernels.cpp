@@ -168,7 +168,7 @@ struct Avx2 {
   [[gnu::target("avx2,f16c")]] static void join(std::byte* out, const std::byte* a,
                                                 const std::byte* b, size_t bytes) {
     size_t done = 0;
-    if constexpr (sizeof(typename Element::Stored) == 2) {
+    if constexpr (std::is_same_v<Element, F16> || std::is_same_v<Element, Bf16>) {
       alignas(32) float left[kGroup];
       alignas(32) float right[kGroup];
       for (; done + kGroup * 2 <= bytes; done += kGroup * 2) {
@@ -219,7 +219,12 @@ FoldKernels of_type(Type type, Operation operation) {
     case Type::i64:
       return of_element<Compiled, Plain<int64_t>>(operation);
     case Type::u8:
+    case Type::boolean:
       return of_element<Compiled, Plain<uint8_t>>(operation);
+    case Type::i8:
+      return of_element<Compiled, Plain<int8_t>>(operation);
+    case Type::i16:
+      return of_element<Compiled, Plain<int16_t>>(operation);
   }
   __builtin_unreachable();
 }

@@ -8,17 +8,15 @@
 namespace lockstep::collective {
 namespace {
 
-bool has_root(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce ||
-         collective == Collective::gather || collective == Collective::scatter;
-}
-
 void check(const Request& request) {
   const std::string& name = collective_names()[static_cast<size_t>(request.collective)];
   const int world = request.shards.world_size();
   const auto is_rank = [&](int rank) { return rank >= 0 && rank < world; };
   if (request.count < 0)
     throw BadInput("{} of {} elements: expected at least 0", name, request.count);
+  if (request.collective == Collective::all_to_all && request.count % world != 0)
+    throw BadInput("{} of {} elements: expected a multiple of {} ranks", name, request.count,
+                   world);
   if (has_root(request.collective) && !is_rank(request.root))
     throw BadInput("{}: root {}: no such rank; expected 0 to {}", name, request.root, world - 1);
   const bool between_ranks = is_rank(request.root) && is_rank(request.peer);
@@ -29,10 +27,20 @@ void check(const Request& request) {
 
 }  // namespace
 
+bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
+bool reduces(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter;
+}
+
 const std::vector<std::string>& collective_names() {
-  static const std::vector<std::string> names = {"all_reduce", "broadcast",      "reduce",
-                                                 "all_gather", "reduce_scatter", "gather",
-                                                 "scatter",    "barrier",        "send_receive"};
+  static const std::vector<std::string> names = {
+      "all_reduce", "broadcast", "reduce",       "all_gather", "reduce_scatter", "gather",
+      "scatter",    "barrier",   "send_receive", "all_to_all", "exchange"};
   return names;
 }
 
@@ -68,6 +76,10 @@ Plan plan_of(const Request& request) {
       return barrier(world);
     case Collective::send_receive:
       return send_receive(world, count, request.root, request.peer);
+    case Collective::all_to_all:
+      return all_to_all(world, count);
+    case Collective::exchange:
+      throw BadInput("exchange has no plan: each rank chooses its partners");
   }
   throw Error("no such collective");
 }

@@ -19,11 +19,18 @@ enum class Collective {
   gather,
   scatter,
   barrier,
-  send_receive
+  send_receive,
+  all_to_all,
+  exchange
 };
 
 /// "all_reduce", "broadcast", ...; in the order of Collective.
 const std::vector<std::string>& collective_names();
+
+/// Whether one rank has a part of its own in it.
+bool has_root(Collective collective);
+/// Whether it combines elements of several ranks.
+bool reduces(Collective collective);
 
 /// Throws BadInput with the nearest name.
 Collective parse_collective(const std::string& name);
@@ -46,7 +53,8 @@ struct Request {
   int peer = 0;  ///< the receiver of send_receive
 };
 
-/// Throws BadInput for counts below 0 and for ranks that do not exist.
+/// Throws BadInput for counts below 0, for ranks that do not exist, and for `exchange`, in which
+/// each rank chooses its partners.
 Plan plan_of(const Request& request);
 
 // The collectives besides all_reduce. Slice r of a bucket (base/range.h) belongs to rank r.
@@ -77,6 +85,11 @@ using Share = std::vector<Range>;
 
 /// The same for any shares, by rank, that together are the bucket.
 Plan all_gather(const std::vector<Share>& shares, int64_t count);
+
+/// Slice r of rank p's bucket is sent to slice p of rank r's slot 1, in one round; buckets stay as
+/// they are. The count must be a multiple of the number of ranks. The slice that a rank keeps is
+/// not part of the plan.
+Plan all_to_all(int world, int64_t count);
 
 /// No rank leaves before all have entered, in ceil(log2 n) rounds. The plan moves a bucket of one
 /// element, which stays as it is, because empty messages are not sent.

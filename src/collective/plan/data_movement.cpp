@@ -122,6 +122,20 @@ Plan scatter(int world, int64_t count, int root) {
   return {world, count, world > 1 ? 1 : 0, 1, round};
 }
 
+Plan all_to_all(int world, int64_t count) {
+  const auto round = [=](int rank, int) {
+    Round result;
+    for (int distance = 1; distance < world; ++distance) {
+      const int to = (rank + distance) % world;
+      const int from = (rank - distance + world) % world;
+      result.send(to, kBucket, slice(count, world, to));
+      result.receive(from, 1, slice(count, world, from));
+    }
+    return result;
+  };
+  return {world, count, world > 1 ? 1 : 0, 2, round};
+}
+
 Plan barrier(int world) {
   const auto round = [=](int rank, int index) {
     const int distance = 1 << index;

@@ -34,7 +34,12 @@ MPI_Datatype datatype(Type type) {
     case Type::i64:
       return MPI_INT64_T;
     case Type::u8:
+    case Type::boolean:
       return MPI_UINT8_T;
+    case Type::i8:
+      return MPI_INT8_T;
+    case Type::i16:
+      return MPI_INT16_T;
     case Type::f16:
     case Type::bf16:
       break;
