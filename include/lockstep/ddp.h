@@ -1,6 +1,8 @@
 #pragma once
 
+#include <torch/csrc/jit/api/module.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
 #include <torch/nn/pimpl.h>
 #include <torch/optim/optimizer.h>
 
@@ -8,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -98,6 +101,26 @@ class GradientSync {
   std::unique_ptr<State> state_;
 };
 
+namespace parallel {
+
+/// Models that are passed as they are, rather than by a pointer or a module holder.
+template <typename Net>
+concept IsHandle =
+    std::is_same_v<Net, torch::nn::AnyModule> || std::is_same_v<Net, torch::jit::Module>;
+
+/// The module with a model's parameters and buffers; nullptr if the model is empty. That of a
+/// TorchScript module has the same tensors and follows its training mode.
+inline std::shared_ptr<torch::nn::Module> module_of(std::shared_ptr<torch::nn::Module> model) {
+  return model;
+}
+inline std::shared_ptr<torch::nn::Module> module_of(
+    const std::shared_ptr<torch::nn::AnyModule>& model) {
+  return model->is_empty() ? nullptr : model->ptr();
+}
+std::shared_ptr<torch::nn::Module> module_of(const std::shared_ptr<torch::jit::Module>& model);
+
+}  // namespace parallel
+
 /// Trains one model on many workers: each computes gradients on its part of a batch, and the
 /// gradients are averaged, bucket by bucket, while the backward pass is still running.
 ///
@@ -105,10 +128,16 @@ class GradientSync {
 ///     torch::nn::Linear model(4, 2);
 ///     lockstep::DistributedDataParallel ddp(model, world);
 ///     torch::optim::SGD optimizer(model->parameters(), 0.1);
-///     auto loss = torch::cross_entropy_loss(ddp.forward(x), y);
+///     auto loss = torch::cross_entropy_loss(ddp(x), y);
 ///     optimizer.zero_grad();
 ///     loss.backward();  // returns when gradients are the mean over all workers
 ///     optimizer.step();
+///
+/// The model is a module of your own, a torch::nn::AnyModule or a TorchScript module
+/// (torch::jit::load), whose forward pass returns an IValue:
+///
+///     lockstep::DistributedDataParallel scripted(torch::jit::load(file), world);
+///     auto scripted_loss = torch::cross_entropy_loss(scripted(x).toTensor(), y);
 ///
 /// All workers start with the parameters and buffers of rank 0. They must have the same model;
 /// otherwise Mismatch names the first difference. Every worker must do the same number of backward
@@ -133,19 +162,43 @@ class DistributedDataParallel {
  public:
   /// Collective. Throws BadInput if `model` is null, and Mismatch if workers have different models.
   DistributedDataParallel(std::shared_ptr<Net> model, World world, DdpOptions options = {})
-      : model_(std::move(model)), sync_(existing(model_), std::move(world), std::move(options)) {}
+      : model_(std::move(model)),
+        module_(model_ ? parallel::module_of(model_) : nullptr),
+        sync_(existing(module_), std::move(world), std::move(options)) {}
   /// The same, for a module holder (TORCH_MODULE).
   DistributedDataParallel(const torch::nn::ModuleHolder<Net>& model, World world,
                           DdpOptions options = {})
       : DistributedDataParallel(model.is_empty() ? nullptr : model.ptr(), std::move(world),
+                                std::move(options)) {}
+  /// The same, for an AnyModule or a TorchScript module.
+  DistributedDataParallel(const Net& model, World world,
+                          DdpOptions options = {}) requires parallel::IsHandle<Net>
+      : DistributedDataParallel(std::make_shared<Net>(model), std::move(world),
                                 std::move(options)) {}
 
   /// The model's forward pass.
   template <typename... Inputs>
   auto forward(Inputs&&... inputs) {
     sync_.before_forward();
-    return model_->forward(std::forward<Inputs>(inputs)...);
+    if constexpr (std::is_same_v<Net, torch::jit::Module>)
+      return model_->forward({torch::jit::IValue(std::forward<Inputs>(inputs))...});
+    else
+      return model_->forward(std::forward<Inputs>(inputs)...);
   }
+  /// The same.
+  template <typename... Inputs>
+  auto operator()(Inputs&&... inputs) {
+    return forward(std::forward<Inputs>(inputs)...);
+  }
+
+  /// The model's parameters, for an optimizer.
+  std::vector<torch::Tensor> parameters() const { return module_->parameters(); }
+  /// Switches the model to training mode, or to evaluation.
+  void train(bool on = true) { module_->train(on); }
+  /// Switches the model to evaluation.
+  void eval() { train(false); }
+  /// Whether the model is in training mode.
+  bool is_training() const { return module_->is_training(); }
 
   /// The model, as in ddp->parameters().
   Net* operator->() { return model_.get(); }
@@ -193,13 +246,14 @@ class DistributedDataParallel {
   StragglerReport stragglers() { return sync_.stragglers(); }
 
  private:
-  static Net& existing(const std::shared_ptr<Net>& model) {
-    if (!model)
+  static torch::nn::Module& existing(const std::shared_ptr<torch::nn::Module>& module) {
+    if (!module)
       throw BadInput("DistributedDataParallel got no model: a null pointer or an empty holder");
-    return *model;
+    return *module;
   }
 
   std::shared_ptr<Net> model_;
+  std::shared_ptr<torch::nn::Module> module_;  ///< with its parameters
   GradientSync sync_;
 };
 

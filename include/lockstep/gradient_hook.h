@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/world.h"
@@ -23,12 +24,14 @@ enum class Compress {
 
 /// A bucket of gradients that is about to be reduced.
 struct GradientBucket {
-  size_t index = 0;                      ///< number of the bucket, in the order of reduction
-  torch::Tensor values;                  ///< all gradients, one-dimensional
+  size_t index = 0;  ///< number of the bucket, in the order of reduction
+  /// All gradients, one after another; each begins at a multiple of 64 bytes.
+  torch::Tensor values;
   std::vector<torch::Tensor> gradients;  ///< views of `values` in the shapes of parameters
   /// Indices of the parameters among the model's trained parameters. Buckets are rebuilt after the
   /// first step but these indices stay valid: store state of your hook by them.
   std::vector<size_t> parameters;
+  std::vector<std::string> names;  ///< of these parameters, in the model
 };
 
 /// Replaces the all-reduce of gradients, for example to send fewer bytes. A hook belongs to one

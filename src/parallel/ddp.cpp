@@ -1,40 +1,17 @@
-// Words: a backward pass is *running* from its first gradient until all buckets are reduced; the
-// autograd engine waits for that before `backward()` returns. A worker that has *joined* has no
-// more batches, and takes part in collectives with zeros. Any exception in between, from here or
-// from the user's code, stops everything: see fail_stop.h.
 #include "lockstep/ddp.h"
 
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/engine.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <optional>
-#include <set>
 #include <utility>
 
-#include "base/agreement.h"
 #include "device/random.h"
-#include "lockstep/sync_batch_norm.h"
-#include "parallel/fail_stop.h"
-#include "parallel/replica.h"
-#include "parallel/share_optimizer.h"
-#include "parallel/world_state.h"
+#include "parallel/gradient_sync.h"
 
 namespace lockstep {
 
-using collective::Communicator;
 using collective::Shards;
 
 namespace {
-
-template <typename... Args>
-void warn(fmt::format_string<Args...> format, Args&&... args) {
-  std::fputs(
-      fmt::format("lockstep: {}\n", fmt::format(format, std::forward<Args>(args)...)).c_str(),
-      stderr);
-}
 
 // The autograd engine owns this together with its final callback. If the engine destroys it without
 // having called it, the backward pass threw an exception.
@@ -59,89 +36,6 @@ class PassUnderWay {
   bool ended_ = false;
 };
 
-}  // namespace
-
-class GradientSync::State {
- public:
-  State(torch::nn::Module& model, const World& world, const DdpOptions& options);
-
-  void before_forward();
-  void pause();
-  void go_on() { --pauses_; }
-  bool step_complete() const { return pass_ == 0; }
-  void join(const std::function<void()>& loop, const Optimizers& optimizers);
-  double clip_gradient_norm(double largest) {
-    if (pass_ != 0)
-      throw BadInput(
-          "clip_gradient_norm in the middle of a step: {} of this worker's {} shards are computed; "
-          "clip once step_complete() is true",
-          pass_, replica_.passes());
-    return replica_.clip_gradient_norm(largest);
-  }
-  StragglerReport stragglers();
-
- private:
-  bool has_shards() const { return options_.shards > 0; }
-  void begin_pass();
-  void refuse_other_orders();
-  void warn_before_the_first_pass();
-  void on_gradient(size_t parameter);
-  void begin_backward();
-  void finish_backward();
-  void finish_step(const std::vector<size_t>& missing);
-  void refuse_unused(const std::vector<size_t>& missing);
-  std::vector<size_t> take_earlier(const std::vector<size_t>& missing);
-  void give_views(const std::vector<size_t>& without);
-  void learn_order();
-  enum class Active { no, yes };
-  int first_active(Active active);
-  int64_t reduced(int64_t value, Operation operation);
-  void sync_buffers(int root);
-  void stand_in_for_the_rest();
-  void stand_in(int first_active);
-  void take_final_model(const Optimizers& optimizers);
-
-  // Constant after construction.
-  torch::nn::Module& model_;
-  World world_;
-  const DdpOptions options_;
-  parallel::Replica replica_;
-  Communicator& group_;
-  const parallel::Parameters& parameters_;
-  std::shared_ptr<parallel::FailStop> fail_stop_;
-
-  int pauses_ = 0;  ///< number of open no_sync scopes
-  bool under_way_ = false;
-  bool joining_ = false;
-  /// Whether this worker has had a forward pass in training since buffers were synchronised. They
-  /// may also have been changed before the first one.
-  bool buffers_may_differ_ = true;
-  bool order_is_learned_ = false;
-  bool warned_ = false;        ///< before the first pass
-  std::vector<size_t> order_;  ///< of gradients in the first backward pass
-  int64_t passes_ = 0;         ///< backward passes since the start of `join`
-
-  // With shards.
-  int pass_ = 0;             ///< number of finished passes of the step
-  bool pass_begun_ = false;  ///< by a forward pass
-  int64_t steps_ = 0;
-};
-
-namespace {
-
-void require_same_options(const DdpOptions& options, Communicator& group) {
-  const auto text = [](auto value) { return fmt::format("{}", static_cast<int64_t>(value)); };
-  agree({{"DdpOptions::shards", text(options.shards)},
-         {"DdpOptions::seed", fmt::format("{}", options.seed)},
-         {"DdpOptions::first_bucket_bytes", text(options.first_bucket_bytes)},
-         {"DdpOptions::bucket_bytes", text(options.bucket_bytes)},
-         {"DdpOptions::unused", text(options.unused)},
-         {"DdpOptions::buffers", text(options.buffers)},
-         {"DdpOptions::compress", text(options.compress)},
-         {"whether there is a DdpOptions::hook", options.hook ? "yes" : "no"}},
-        [&](const std::string& facts) { return group.gather_texts(facts); });
-}
-
 Shards shards_for(const DdpOptions& options, const World& world) {
   if (options.shards == 0) return Shards::even(world.size(), world.size());
   if (options.shards < world.size() || options.shards > 65536)
@@ -161,36 +55,19 @@ parallel::ReplicaOptions replica_options(const DdpOptions& options, const World&
           .buffers = options.shards > 0 ? BufferMode::mean_over_shards : BufferMode::left_alone};
 }
 
-// The name of a SyncBatchNorm of the model: "" if it is the model itself.
-std::optional<std::string> sync_batch_norm_of(const torch::nn::Module& model) {
-  for (const auto& item : model.named_modules())
-    if (item.value()->as<nn::SyncBatchNormImpl>() != nullptr) return item.key();
-  return std::nullopt;
-}
-
-// It averages over the workers that compute at the same time, so its result depends on their
-// number.
-void refuse_sync_batch_norm(const torch::nn::Module& model) {
-  if (const auto name = sync_batch_norm_of(model))
-    throw BadInput(
-        "DdpOptions::shards with SyncBatchNorm '{}': its statistics would depend on the number "
-        "of workers; use BatchNorm, whose statistics are per shard",
-        *name);
-}
-
 }  // namespace
 
 GradientSync::State::State(torch::nn::Module& model, const World& world, const DdpOptions& options)
     : model_(model),
       world_(world),
-      options_((require_same_options(options, world_.communicator()), options)),
+      options_((parallel::require_same_options(options, world_.communicator()), options)),
       replica_(model, world, replica_options(options, world),
                [this](size_t parameter) { on_gradient(parameter); }),
       group_(replica_.group()),
       parameters_(replica_.parameters()),
       fail_stop_(std::make_shared<parallel::FailStop>(replica_.worlds())) {
   if (has_shards()) {
-    refuse_sync_batch_norm(model);
+    refuse_sync_batch_norm();
     refuse_other_orders();
   }
   replica_.share_model(0);
@@ -220,34 +97,6 @@ void GradientSync::State::before_forward() {
       sync_buffers(0);
     buffers_may_differ_ = buffers_may_differ_ || training;
   });
-}
-
-void GradientSync::State::refuse_other_orders() {
-  for (const int64_t bytes : {int64_t{1}, options_.first_bucket_bytes, options_.bucket_bytes})
-    if (const collective::Algorithm algorithm = group_.algorithm_for(bytes);
-        !algorithm.is_canonical())
-      throw BadInput(
-          "DdpOptions::shards with the all-reduce algorithm {}: the order in which it adds depends "
-          "on the number of workers, and so would the model; choose another one "
-          "(WorldOptions::algorithm, --lockstep-algorithm)",
-          algorithm.name());
-}
-
-// What makes the model depend on the number of workers, and cannot be refused.
-void GradientSync::State::warn_before_the_first_pass() {
-  if (world_.rank() != 0) return;
-  const std::set<int64_t>& theirs = world_.state_->sampler_shards;
-  if (!theirs.empty() && !theirs.contains(options_.shards))
-    warn(
-        "DdpOptions::shards is {} and SamplerOptions::shards is {}: the model will depend on the "
-        "number of workers; set both to the same number",
-        options_.shards, fmt::join(theirs, ", "));
-  if (const int threads = at::get_num_threads(); has_shards() && threads != 1)
-    warn(
-        "DdpOptions::shards: this worker computes with {} threads, and another number adds in "
-        "another order; call torch::set_num_threads(1), so that the model does not depend on the "
-        "number of cores per worker",
-        threads);
 }
 
 // The first forward pass of a shard. Its random numbers are seeded by the step and the shard.
@@ -314,20 +163,6 @@ void GradientSync::State::finish_step(const std::vector<size_t>& missing) {
   if (!order_is_learned_) learn_order();
 }
 
-void GradientSync::State::refuse_unused(const std::vector<size_t>& missing) {
-  constexpr size_t kMostNames = 5;
-  const size_t named = std::min(missing.size(), kMostNames);
-  std::vector<std::string> names;
-  for (size_t i = 0; i < named; ++i)
-    names.push_back(fmt::format("'{}'", parameters_.names[missing[i]]));
-  throw BadInput(
-      "parameter{} {}{} got no gradient on rank {}: the loss does not depend on {}; "
-      "if that is intended, set DdpOptions::unused = Unused::find",
-      missing.size() == 1 ? "" : "s", fmt::join(names, ", "),
-      missing.size() == named ? "" : fmt::format(" and {} more", missing.size() - named),
-      world_.rank(), missing.size() == 1 ? "it" : "them");
-}
-
 // Parameters that neither this pass nor an earlier one has reached.
 std::vector<size_t> GradientSync::State::take_earlier(const std::vector<size_t>& missing) {
   std::vector<size_t> without;
@@ -368,12 +203,6 @@ void GradientSync::State::learn_order() {
   replica_.order_buckets({order.begin(), order.end()});
 }
 
-// The first rank that has not joined; the world size if all have.
-int GradientSync::State::first_active(Active active) {
-  return static_cast<int>(
-      reduced(active == Active::yes ? group_.rank() : group_.world_size(), Operation::min));
-}
-
 int64_t GradientSync::State::reduced(int64_t value, Operation operation) {
   group_.all_reduce({reinterpret_cast<std::byte*>(&value), 1, Type::i64}, operation);
   return value;
@@ -388,60 +217,6 @@ StragglerReport GradientSync::State::stragglers() {
   StragglerReport report;
   fail_stop_->run([&] { report = replica_.stragglers(); });
   return report;
-}
-
-void GradientSync::State::join(const std::function<void()>& loop, const Optimizers& optimizers) {
-  if (has_shards())
-    throw BadInput(
-        "join with DdpOptions::shards: every step has all its shards, so no worker can have fewer "
-        "passes");
-  if (const auto name = sync_batch_norm_of(model_))
-    throw BadInput(
-        "join with SyncBatchNorm '{}': it needs a batch of every worker in every pass; give all "
-        "workers equally many batches (Uneven::pad or Uneven::drop)",
-        *name);
-  fail_stop_->run([&] {
-    joining_ = true;
-    passes_ = 0;
-    loop();
-    stand_in_for_the_rest();
-    joining_ = false;
-    take_final_model(optimizers);
-  });
-}
-
-void GradientSync::State::stand_in_for_the_rest() {
-  try {
-    for (int first = first_active(Active::no); first < group_.world_size();
-         first = first_active(Active::no))
-      stand_in(first);
-  } catch (const Mismatch& mismatch) {
-    throw Mismatch(
-        "{}; rank {} has ended its loop in DistributedDataParallel::join and takes part in the "
-        "other workers' forward and backward passes only: call no other collective in the loop",
-        mismatch.what(), world_.rank());
-  }
-}
-
-// Takes part in the collectives of the other workers' forward and backward passes.
-void GradientSync::State::stand_in(int first_active) {
-  sync_buffers(first_active);
-  replica_.begin_pass(0);
-  const std::vector<size_t> missing =
-      replica_.end_pass(parallel::ShardStatistics::Shard::has_samples);
-  replica_.finish(replica_.shards());
-  if (options_.unused == Unused::find) give_views(missing);
-  if (!order_is_learned_) learn_order();
-}
-
-// Workers that had fewer passes have updated their optimizers less often.
-void GradientSync::State::take_final_model(const Optimizers& optimizers) {
-  const int64_t most = reduced(passes_, Operation::max);
-  const auto root = static_cast<int>(
-      reduced(passes_ == most ? group_.rank() : group_.world_size(), Operation::min));
-  replica_.share_model(root);
-  for (torch::optim::Optimizer* const optimizer : optimizers)
-    parallel::share_optimizer(*optimizer, root, group_);
 }
 
 GradientSync::GradientSync(torch::nn::Module& model, World world, DdpOptions options)

@@ -202,7 +202,10 @@ collective::Pending Reducer::start_hook(size_t bucket) {
   const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
   GradientBucket given{.index = bucket};
   given.values = torch::from_blob(place(bucket, 0), {about.count()}, scalar_type(about.type));
-  for (const size_t parameter : about.parameters) given.gradients.push_back(slots_[0][parameter]);
+  for (const size_t parameter : about.parameters) {
+    given.gradients.push_back(slots_[0][parameter]);
+    given.names.push_back(parameters_.names[parameter]);
+  }
   given.parameters = about.parameters;
   return hook_lane_.start([this, given]() mutable {
     torch::NoGradGuard no_grad;

@@ -1,5 +1,6 @@
 // Which models DistributedDataParallel takes, and what may become of them afterwards.
 #include <gtest/gtest.h>
+#include <torch/script.h>
 #include <torch/torch.h>
 
 #include <sstream>
@@ -44,6 +45,72 @@ TEST(DdpModel, InChannelsLastHasTheSameGradients) {
       ddp.forward(x * (1 + everyone.rank())).backward();
       EXPECT_TRUE(torch::equal(net->weight.grad(), x * 1.5));
     }
+  });
+}
+
+// y = W x + b in a submodule, with a buffer that counts passes in training.
+torch::jit::Module scripted_linear() {
+  torch::jit::Module inner("inner");
+  inner.register_parameter("weight", torch::arange(12.0F).view({3, 4}), false);
+  inner.register_parameter("bias", torch::zeros({3}), false);
+  inner.define("def forward(self, x):\n  return torch.linear(x, self.weight, self.bias)\n");
+  torch::jit::Module outer("outer");
+  outer.register_module("inner", inner);
+  outer.register_buffer("passes", torch::zeros({1}));
+  outer.define(
+      "def forward(self, x):\n"
+      "  if self.training:\n"
+      "    self.passes.add_(1)\n"
+      "  return self.inner.forward(x)\n");
+  return outer;
+}
+
+TEST(DdpModel, OfTorchScriptIsTrainedLikeAnyOther) {
+  as_workers(2, [](World everyone) {
+    torch::jit::Module net = scripted_linear();
+    for (torch::Tensor parameter : net.parameters())
+      if (everyone.rank() == 1) parameter.detach().zero_();
+    DistributedDataParallel ddp(net, everyone);
+    EXPECT_TRUE(torch::equal(net.attr("inner").toModule().attr("weight").toTensor(),
+                             torch::arange(12.0F).view({3, 4})));
+    ASSERT_EQ(ddp.parameters().size(), 2U);
+    torch::optim::SGD optimizer(ddp.parameters(), 0.5);
+    const torch::Tensor x = torch::ones({1, 4}) * (1 + everyone.rank());
+    ddp(x).toTensor().sum().backward();
+    EXPECT_TRUE(torch::equal(ddp.parameters()[0].grad(), torch::full({3, 4}, 1.5F)));
+    optimizer.step();
+    EXPECT_EQ(net.attr("passes").toTensor().item<float>(), 1);
+    ddp.eval();
+    EXPECT_FALSE(net.is_training());
+    EXPECT_FALSE(ddp.is_training());
+    EXPECT_EQ(ddp(x).toTensor()[0][0].item<float>(),
+              (6 - 0.75F * 4) * x[0][0].item<float>() - 0.5F);
+    EXPECT_EQ(net.attr("passes").toTensor().item<float>(), 1);
+    ddp.train();
+    EXPECT_TRUE(net.is_training());
+  });
+}
+
+TEST(DdpModel, OfTorchScriptThatDiffersIsNamed) {
+  const auto errors = errors_of_workers(2, [](World everyone) {
+    torch::jit::Module net = scripted_linear();
+    if (everyone.rank() == 1) net.register_buffer("more", torch::zeros({2}));
+    DistributedDataParallel ddp(net, everyone);
+  });
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("buffer 'more'"), std::string::npos) << error;
+}
+
+TEST(DdpModel, OfAnyTypeIsTrainedLikeAnyOther) {
+  as_workers(2, [](World everyone) {
+    torch::nn::Linear net(torch::nn::LinearOptions(4, 3).bias(false));
+    DistributedDataParallel ddp(torch::nn::AnyModule(net), everyone);
+    ddp(torch::ones({1, 4}) * (1 + everyone.rank())).sum().backward();
+    EXPECT_TRUE(torch::equal(net->weight.grad(), torch::full({3, 4}, 1.5F)));
+    ddp.eval();
+    EXPECT_FALSE(net->is_training());
+    expect_bad_input([&] { DistributedDataParallel(torch::nn::AnyModule(), everyone); },
+                     {"got no model"});
   });
 }
 

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <map>
 
 #include "expect_error.h"
 #include "lockstep/ddp.h"
@@ -39,6 +40,25 @@ TEST(GradientHook, OfTheUsersReplacesTheAllReduce) {
   as_workers(3, [](World everyone) {
     const torch::Tensor got = train_step(everyone, {.hook = std::make_shared<Largest>()}, ramp);
     EXPECT_TRUE(torch::equal(got, ramp(2)));
+  });
+}
+
+TEST(GradientHook, IsToldWhichParametersABucketHas) {
+  struct Names : GradientHook {
+    void reduce(GradientBucket& bucket, World&) override {
+      for (size_t i = 0; i < bucket.names.size(); ++i)
+        seen[bucket.names[i]] = bucket.gradients[i].sizes().vec();
+    }
+    std::map<std::string, std::vector<int64_t>> seen;
+  };
+  as_workers(1, [](World everyone) {
+    torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::Linear(3, 2));
+    const auto hook = std::make_shared<Names>();
+    DistributedDataParallel ddp(net, everyone, {.hook = hook});
+    ddp(torch::ones({1, 4})).sum().backward();
+    const std::map<std::string, std::vector<int64_t>> expected = {
+        {"0.weight", {3, 4}}, {"0.bias", {3}}, {"1.weight", {2, 3}}, {"1.bias", {2}}};
+    EXPECT_EQ(hook->seen, expected);
   });
 }
 

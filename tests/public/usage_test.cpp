@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <lockstep/lockstep.h>
 #include <lockstep/plugin.h>
+#include <torch/script.h>
 #include <torch/torch.h>
 
 #include <array>
 #include <span>
+#include <sstream>
 #include <vector>
 
 namespace {
@@ -156,11 +158,43 @@ TEST(Usage, OfDistributedDataParallel) {
   torch::nn::Linear model(4, 2);
   lockstep::DistributedDataParallel ddp(model, world);
   torch::optim::SGD optimizer(model->parameters(), 0.1);
-  auto loss = torch::cross_entropy_loss(ddp.forward(x), y);
+  auto loss = torch::cross_entropy_loss(ddp(x), y);
   optimizer.zero_grad();
   loss.backward();  // returns when gradients are the mean over all workers
   optimizer.step();
   EXPECT_TRUE(ddp.step_complete());
+}
+
+TEST(Usage, OfTorchScriptModules) {
+  const auto x = torch::ones({3, 4});
+  const auto y = torch::zeros({3}, torch::kLong);
+  torch::jit::Module linear("linear");
+  linear.register_parameter("weight", torch::ones({4, 2}), false);
+  linear.define("def forward(self, x):\n  return torch.matmul(x, self.weight)\n");
+  std::stringstream file;
+  linear.save(file);
+  auto world = lockstep::init(argc, argv);
+  lockstep::DistributedDataParallel scripted(torch::jit::load(file), world);
+  auto scripted_loss = torch::cross_entropy_loss(scripted(x).toTensor(), y);
+  scripted_loss.backward();
+  EXPECT_TRUE(scripted.parameters()[0].grad().defined());
+}
+
+TEST(Usage, OfCollectivesInTheBackground) {
+  const auto compute_something_else = [] {};
+  auto totals = torch::ones({3});
+  auto world = lockstep::init();
+  auto started = world.all_reduce_async(totals);
+  compute_something_else();
+  started.wait();  // now `totals` are the sums
+  EXPECT_EQ(totals.sum().item<float>(), 3);
+}
+
+TEST(Usage, OfSplittingTheWorld) {
+  auto world = lockstep::init();
+  auto row = world.split(world.rank() / 4);  // workers 0 to 3, 4 to 7, ...
+  auto column = world.split(world.rank() % 4);
+  EXPECT_EQ(row->size() * column->size(), 1);
 }
 
 TEST(Usage, OfSumsOverSeveralPasses) {
