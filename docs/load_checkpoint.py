@@ -1,10 +1,15 @@
 import json, struct, torch
 
-def load(path):  # -> {name: tensor} for load_state_dict, and the metadata of model.safetensors
+TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+         "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool}
+
+def load(path):  # -> {name: tensor} for load_state_dict, and the description of the model
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = bytearray(file.read())
     about = json.loads(header.pop("__metadata__", {}).get("lockstep.model", "{}"))
-    types = {"F32": torch.float32, "I64": torch.int64}
-    tensor = lambda t: torch.frombuffer(data[slice(*t["data_offsets"])], dtype=types[t["dtype"]]).reshape(t["shape"])
+    def tensor(t):
+        begin, end = t["data_offsets"]
+        if begin == end: return torch.empty(t["shape"], dtype=TYPES[t["dtype"]])
+        return torch.frombuffer(data[begin:end], dtype=TYPES[t["dtype"]]).reshape(t["shape"])
     return {k: tensor(t) for k, t in header.items() if not k.startswith("optimizer.")}, about

@@ -1,17 +1,18 @@
 """The same networks in Python, written from the papers, not from the C++ code."""
 
-import torch
+import math
+
 from torch import nn
 from torch.nn import functional as F
 
 
 class ConvNet(nn.Module):
-    def __init__(self, channels=1, side=28, classes=10):
+    def __init__(self, shape=(1, 28, 28), classes=10):
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, 32, 3)
+        self.conv1 = nn.Conv2d(shape[0], 32, 3)
         self.conv2 = nn.Conv2d(32, 64, 3)
-        side = ((side - 2) // 2 - 2) // 2
-        self.fc = nn.Linear(64 * side * side, classes)
+        height, width = (((side - 2) // 2 - 2) // 2 for side in shape[1:])
+        self.fc = nn.Linear(64 * height * width, classes)
 
     def forward(self, x):
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
@@ -52,9 +53,9 @@ class Block(nn.Module):
 
 
 class ResNet20(nn.Module):
-    def __init__(self, classes=10):
+    def __init__(self, shape=(3, 32, 32), classes=10):
         super().__init__()
-        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        self.conv1 = nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
         self.layer1 = nn.Sequential(*[Block(16, 16, 1) for _ in range(3)])
         self.layer2 = nn.Sequential(Block(16, 32, 2), Block(32, 32, 1), Block(32, 32, 1))
@@ -68,9 +69,9 @@ class ResNet20(nn.Module):
 
 
 class ResNet18(nn.Module):
-    def __init__(self, classes=10):
+    def __init__(self, shape=(3, 32, 32), classes=10):
         super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+        self.conv1 = nn.Conv2d(shape[0], 64, 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         self.layer1 = nn.Sequential(Block(64, 64, 1), Block(64, 64, 1))
         self.layer2 = nn.Sequential(Block(64, 128, 2, project=True), Block(128, 128, 1))
@@ -84,5 +85,53 @@ class ResNet18(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
-def network(name):
-    return {"convnet": ConvNet, "resnet20": ResNet20, "resnet18": ResNet18}[name]()
+class ConvNetNd(nn.Module):
+    """convnet1d for series (steps x features), convnet3d for videos (frames x channels x height x width)."""
+
+    def __init__(self, conv, pool, channels, classes, width=32):
+        super().__init__()
+        self.conv1 = conv(channels, width, 3, padding=1)
+        self.conv2 = conv(width, 2 * width, 3, padding=1)
+        self.fc = nn.Linear(2 * width, classes)
+        self.pool = pool
+
+    def forward(self, x):
+        x = self.pool(F.relu(self.conv1(x.transpose(1, 2))), 2)
+        x = self.pool(F.relu(self.conv2(x)), 2)
+        return self.fc(F.dropout(x.flatten(2).mean(2), 0.5, self.training))
+
+
+class Dense(nn.Module):
+    """logistic has one layer, fc; mlp has three: fc1, fc2 and fc3."""
+
+    def __init__(self, sizes):
+        super().__init__()
+        self.names = ["fc"] if len(sizes) == 2 else [f"fc{i}" for i in range(1, len(sizes))]
+        for name, before, after in zip(self.names, sizes, sizes[1:]):
+            self.add_module(name, nn.Linear(before, after))
+
+    def forward(self, x):
+        x = x.flatten(1)
+        for name in self.names:
+            x = getattr(self, name)(x if name == self.names[0] else F.relu(x))
+        return x
+
+
+def network(name, shape=None, outputs=10):
+    """The network `name` for samples of this shape. Without a shape: that of MNIST or CIFAR-10."""
+    images = {"convnet": ConvNet, "resnet20": ResNet20, "resnet18": ResNet18}
+    if name in images:
+        return images[name](shape, outputs) if shape else images[name]()
+    if name == "convnet1d":
+        return ConvNetNd(nn.Conv1d, F.max_pool1d, shape[1], outputs)
+    if name == "convnet3d":
+        return ConvNetNd(nn.Conv3d, F.max_pool3d, shape[1], outputs)
+    size = math.prod(shape)
+    return Dense({"logistic": [size, outputs], "mlp": [size, 512, 512, outputs]}[name])
+
+
+def network_of(about):
+    """The network of a model.safetensors, given what load() says about it."""
+    target = about["targets"][0]
+    outputs = len(target["categories"]) or math.prod(target["shape"])
+    return network(about["name"], about["inputs"][0]["shape"], outputs)

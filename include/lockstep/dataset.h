@@ -125,6 +125,9 @@ class Dataset {
 struct Splits {
   std::shared_ptr<const Dataset> train;  ///< never nullptr
   std::shared_ptr<const Dataset> test;   ///< nullptr: a part of `train` is held out
+  /// Of what is valid but probably not meant, such as a class without samples. Printed when
+  /// training starts.
+  std::vector<std::string> warnings = {};
 };
 
 /// Passed to the function that makes a data set.

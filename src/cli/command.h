@@ -28,6 +28,8 @@ class Command {
 };
 
 std::unique_ptr<Command> add_train(CLI::App& parent);
+std::unique_ptr<Command> add_evaluate(CLI::App& parent);
+std::unique_ptr<Command> add_predict(CLI::App& parent);
 std::unique_ptr<Command> add_workers(CLI::App& parent);
 std::unique_ptr<Command> add_list(CLI::App& parent);
 std::unique_ptr<Command> add_compare(CLI::App& parent);

@@ -83,6 +83,8 @@ int run(int argc, char** argv) {
       "Help for a command:  lockstep COMMAND --help");
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(add_train(app));
+  commands.push_back(add_evaluate(app));
+  commands.push_back(add_predict(app));
   commands.push_back(add_run(app, program));
   for (auto& command : add_data(app)) commands.push_back(std::move(command));
   commands.push_back(add_workers(app));

@@ -45,7 +45,7 @@ job::TrainingJob job_from(const TrainFlags& flags, RequestedRecipe asked) {
                   .silence_seconds = flags.silence};
   job.folder = {.name = run_name(flags, job.recipe),
                 .begin = flags.resume ? FolderOptions::Begin::resume : FolderOptions::Begin::anew,
-                .replace_recipe = flags.force};
+                .replace_recipe = flags.force || asked.is_longer};
   if (flags.out) job.folder.out = *flags.out;
   if (flags.stop_at_step) job.stop_at_step = *flags.stop_at_step;
   if (flags.force) job.additions = TrainingJob::Additions::any;
@@ -75,7 +75,8 @@ int TrainCommand::run() {
     return 0;
   }
   check_flags(flags_);
-  if (const auto finished = flags_.resume ? run::outcome_of(*flags_.out) : std::nullopt;
+  const bool goes_on = flags_.resume && !asked.is_longer;
+  if (const auto finished = goes_on ? run::outcome_of(*flags_.out) : std::nullopt;
       finished && finished->kind == run::Outcome::Kind::ended) {
     if (!writes) return 0;
     tell(fmt::format("{} is already finished", *flags_.out));

@@ -9,6 +9,7 @@
 #include "cli/settings.h"
 #include "data/datasets.h"
 #include "lockstep/error.h"
+#include "optim/schedule.h"
 #include "run/events.h"
 #include "run/run_folder.h"
 
@@ -58,18 +59,30 @@ std::string run_name(const TrainFlags& flags, const Recipe& recipe) {
 
 namespace {
 
-// As `differences`, but compares with the recipe in the run's events, since recipe.toml may have
-// been edited.
-std::vector<std::string> differences_from_record(const Recipe& asked, const fs::path& run) {
+// The values that the run started with, from its events, since recipe.toml may have been edited.
+Facts recorded_values(const fs::path& run) {
   const fs::path events = run / "events.jsonl";
   run::Json record;
   if (fs::exists(events))
     for (const run::Json& event : run::read_events(events))
       if (event.value("event", "") == "start") record = event.value("recipe", record);
-  if (record.is_null()) return differences(asked, read_recipe(run / "recipe.toml"));
+  if (record.is_null()) return result_values(read_recipe(run / "recipe.toml"));
   Facts before;
   for (const auto& [key, value] : record.items()) before.emplace_back(key, value);
-  return differences(result_values(asked), before);
+  return before;
+}
+
+// Whether the recipe is that of the run so far, but for more epochs or steps, which come after what
+// has been trained already.
+bool is_longer_run(const Recipe& asked, const Facts& before) {
+  if (optim::schedules().at(asked.schedule.name).depends_on_length) return false;
+  Recipe then = asked;
+  for (const auto& [key, value] : before)
+    if (key == "train.epochs" || key == "train.steps") set(then, key, value);
+  const bool longer = asked.train.steps > 0
+                          ? then.train.steps > 0 && asked.train.steps > then.train.steps
+                          : then.train.steps == 0 && asked.train.epochs > then.train.epochs;
+  return longer && differences(result_values(then), before).empty();
 }
 
 }  // namespace
@@ -83,7 +96,10 @@ RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
   const Recipe used = read_recipe(record == FolderAccess::here ? run::RunFolder::open(out).recipe()
                                                                : out / "recipe.toml");
   const Recipe asked = recipe_from(flags, used);
-  std::vector<std::string> different = differences_from_record(asked, out);
+  const Facts before = recorded_values(out);
+  const bool longer = is_longer_run(asked, before);
+  std::vector<std::string> different;
+  if (!longer) different = differences(result_values(asked), before);
   if (asked.train.compress == "power_sgd")
     different.emplace_back(
         "train.compress = \"power_sgd\": checkpoints do not contain the error that workers have "
@@ -95,7 +111,7 @@ RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
         "{}; resume without changes, start a new run, or use --force (then no single recipe "
         "reproduces the result)",
         out.string(), fmt::join(different, "; "));
-  return {asked, std::move(different)};
+  return {asked, std::move(different), longer};
 }
 
 }  // namespace lockstep::cli

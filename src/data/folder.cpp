@@ -4,7 +4,6 @@
 // images (by their shorter side) and crops them to a centred square of this size; 0: images are
 // used as they are, and must all have the same size.
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 #include "data/dataset.h"
 #include "data/datasets.h"
 #include "data/image.h"
+#include "data/image_files.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -35,39 +35,12 @@ struct Listing {
   std::vector<LabelledImage> images;
 };
 
-// Hidden files, and the folder that macOS adds to archives.
-bool is_litter(const std::string& name) {
-  return name.starts_with('.') || name == "__MACOSX";
-}
-
-// Sorted, so that the order does not depend on the file system.
-template <typename Wanted>
-std::vector<fs::path> sorted_entries(const fs::path& folder, Wanted wanted) {
-  std::error_code failure;
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder, failure))
-    if (!is_litter(entry.path().filename().string()) && wanted(entry))
-      found.push_back(entry.path());
-  if (failure) throw BadInput("{}: cannot be read: {}", folder.string(), failure.message());
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-bool is_image(const fs::directory_entry& entry) {
-  std::string extension = entry.path().extension().string();
-  for (char& letter : extension)
-    letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  return entry.is_regular_file() &&
-         (extension == ".png" || extension == ".jpg" || extension == ".jpeg");
-}
-
 Listing list_images(const fs::path& folder) {
   Listing listing;
-  for (const auto& path :
-       sorted_entries(folder, [](const auto& entry) { return entry.is_directory(); })) {
+  for (const auto& path : folders_in(folder)) {
     const auto label = static_cast<int64_t>(listing.class_names.size());
     listing.class_names.push_back(path.filename().string());
-    const std::vector<fs::path> files = sorted_entries(path, is_image);
+    const std::vector<fs::path> files = images_in(path);
     if (files.empty())
       throw BadInput(
           "{}: no .png, .jpg or .jpeg in this class's folder; add images or remove the folder",
@@ -96,16 +69,6 @@ void require_one_size(const LabelledImage& first, const std::vector<LabelledImag
 bool all_grey(const std::vector<LabelledImage>& images) {
   return std::all_of(images.begin(), images.end(),
                      [](const LabelledImage& one) { return one.header.channels == 1; });
-}
-
-// Writes plane by plane; a grey image's only plane is used for each channel.
-void write_planes(const Image& image, const Shape& shape, std::span<uint8_t> to) {
-  const auto pixels = static_cast<size_t>(shape[1] * shape[2]);
-  const auto channels = static_cast<size_t>(image.channels);
-  for (size_t c = 0; c < static_cast<size_t>(shape[0]); ++c) {
-    const size_t from = channels == 1 ? 0 : c;
-    for (size_t p = 0; p < pixels; ++p) to[c * pixels + p] = image.pixels[p * channels + from];
-  }
 }
 
 uintmax_t size_of(const fs::path& file) {
@@ -201,7 +164,14 @@ Splits load_folder(const DatasetOptions& options) {
   const auto make = [&](Listing& listing) {
     return in_memory_if_small(std::make_shared<FolderDataset>(std::move(listing), shape, side));
   };
-  return {make(listings[0]), listings.size() > 1 ? make(listings[1]) : nullptr};
+  Splits splits;
+  if (listings[0].class_names.size() == 1)
+    splits.warnings.push_back(
+        fmt::format("{}: '{}' is the only class: there is nothing to tell apart", folder.string(),
+                    listings[0].class_names[0]));
+  splits.train = make(listings[0]);
+  if (listings.size() > 1) splits.test = make(listings[1]);
+  return splits;
 }
 
 const bool folder_added = datasets().add(

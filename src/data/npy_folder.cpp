@@ -3,6 +3,7 @@
 //   targets   what y.npy contains: classes, or numbers; auto (default): classes if it has one whole
 //             number per sample, else numbers
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "data/dataset.h"
 #include "data/datasets.h"
 #include "data/npy.h"
+#include "data/npy_inputs.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -17,15 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class ChannelOrder { channels_first, channels_last };
 enum class Targets { classes, numbers };
-
-ChannelOrder layout_from(const Options& options) {
-  const std::string name = options.text("layout", "channels_first");
-  if (name == "channels_first") return ChannelOrder::channels_first;
-  if (name == "channels_last") return ChannelOrder::channels_last;
-  throw BadInput("data.options.layout = \"{}\": expected channels_first or channels_last", name);
-}
 
 Targets targets_from(const Options& options, const NpyArray& y) {
   const std::string name = options.text("targets", "auto");
@@ -36,39 +30,19 @@ Targets targets_from(const Options& options, const NpyArray& y) {
   return y.has_whole_numbers() && elements(y.shape()) == 1 ? Targets::classes : Targets::numbers;
 }
 
-// {..., height, width, channels} -> {..., channels, height, width}, one image after another.
-template <typename T>
-void channels_to_front(std::span<const T> from, const Shape& shape, std::span<T> to) {
-  const size_t rank = shape.size();  // `shape` is that of the result
-  const auto channels = static_cast<size_t>(shape[rank - 3]);
-  const auto pixels = static_cast<size_t>(shape[rank - 2] * shape[rank - 1]);
-  for (size_t start = 0; start < from.size(); start += pixels * channels)
-    for (size_t c = 0; c < channels; ++c)
-      for (size_t p = 0; p < pixels; ++p)
-        to[start + c * pixels + p] = from[start + p * channels + c];
-}
-
 struct NpyPair {
-  std::shared_ptr<const NpyArray> x;
+  std::shared_ptr<const NpyInputs> x;
   std::shared_ptr<const NpyArray> y;
 };
 
-NpyPair read_pair(const fs::path& x_path, const fs::path& y_path) {
-  NpyPair pair{std::make_shared<NpyArray>(x_path), std::make_shared<NpyArray>(y_path)};
+NpyPair read_pair(const fs::path& x_path, const fs::path& y_path, ChannelOrder layout) {
+  NpyPair pair{std::make_shared<NpyInputs>(x_path, layout), std::make_shared<NpyArray>(y_path)};
   if (pair.x->samples() != pair.y->samples())
     throw BadInput(
         "{} has {} samples, but {} has {} targets: expected equal numbers; save both again from "
         "the same data",
         x_path.string(), pair.x->samples(), y_path.string(), pair.y->samples());
   return pair;
-}
-
-// An array with one number per sample becomes rows of one feature.
-Shape input_shape(const NpyArray& x, ChannelOrder layout) {
-  Shape shape = x.shape().empty() ? Shape{1} : x.shape();
-  if (layout == ChannelOrder::channels_last && (shape.size() == 3 || shape.size() == 4))
-    std::rotate(shape.end() - 3, shape.end() - 1, shape.end());
-  return shape;
 }
 
 // Classes are numbered over both splits, since each may lack classes of the other.
@@ -80,14 +54,10 @@ std::vector<std::string> numbered_classes(int64_t count) {
 
 class NpyDataset final : public Dataset {
  public:
-  NpyDataset(NpyPair pair, ChannelOrder layout, Targets targets,
-             std::vector<std::string> class_names)
+  NpyDataset(NpyPair pair, Targets targets, std::vector<std::string> class_names)
       : x_(std::move(pair.x)),
         y_(std::move(pair.y)),
-        moves_channels_(layout == ChannelOrder::channels_last &&
-                        (x_->shape().size() == 3 || x_->shape().size() == 4)),
-        fields_{{{"x", x_->has_bytes() ? Type::u8 : Type::f32, input_shape(*x_, layout)}},
-                {{"y", Type::f32, y_->shape()}}} {
+        fields_{{{"x", x_->type(), x_->shape()}}, {{"y", Type::f32, y_->shape()}}} {
     if (targets == Targets::numbers) return;
     labels_ = y_->labels();
     fields_.targets[0] = label_field(std::move(class_names));
@@ -96,10 +66,7 @@ class NpyDataset final : public Dataset {
   int64_t size() const override { return x_->samples(); }
   const Fields& fields() const override { return fields_; }
   void write(int64_t index, const Sample& to) const override {
-    if (x_->has_bytes())
-      write_input<uint8_t>(index, to);
-    else
-      write_input<float>(index, to);
+    x_->write(index, to);
     if (labels_.empty())
       y_->write(index, to.as<float>(1));
     else
@@ -107,18 +74,8 @@ class NpyDataset final : public Dataset {
   }
 
  private:
-  template <typename T>
-  void write_input(int64_t index, const Sample& to) const {
-    const std::span<T> values = to.as<T>(0);
-    if (!moves_channels_) return x_->write(index, values);
-    std::vector<T> as_they_lie(values.size());
-    x_->write(index, std::span<T>(as_they_lie));
-    channels_to_front<T>(as_they_lie, fields_.inputs[0].shape, values);
-  }
-
-  const std::shared_ptr<const NpyArray> x_;
+  const std::shared_ptr<const NpyInputs> x_;
   const std::shared_ptr<const NpyArray> y_;
-  const bool moves_channels_;
   Fields fields_;
   std::vector<int64_t> labels_;  ///< empty where targets are numbers
 };
@@ -136,6 +93,54 @@ void require_alike(const fs::path& folder, const NpyArray& train, const NpyArray
         folder.string());
 }
 
+// How many training and test samples have each label.
+class LabelCounts {
+ public:
+  /// The labels of the training split and, if there is one, the test split; nothing for numbers.
+  explicit LabelCounts(const std::vector<std::vector<int64_t>>& labels_by_split) {
+    for (size_t split = 0; split < labels_by_split.size(); ++split)
+      for (const int64_t label : labels_by_split[split]) {
+        if (label >= classes()) by_label_.resize(static_cast<size_t>(label) + 1);
+        ++by_label_[static_cast<size_t>(label)][split];
+      }
+  }
+
+  int64_t classes() const { return static_cast<int64_t>(by_label_.size()); }
+
+  /// What makes training useless, though nothing is invalid.
+  std::vector<std::string> warnings(const fs::path& folder) const {
+    std::vector<int64_t> trained, never, only_tested;
+    for (int64_t label = 0; label < classes(); ++label) {
+      const auto& [in_train, in_test] = by_label_[static_cast<size_t>(label)];
+      (in_train > 0 ? trained : in_test > 0 ? only_tested : never).push_back(label);
+    }
+    std::vector<std::string> found;
+    const auto add = [&](const std::vector<int64_t>& labels, const char* what) {
+      if (!labels.empty())
+        found.push_back(fmt::format("{}: {}", folder.string(), said_of(labels, what)));
+    };
+    if (trained.size() == 1)
+      add(trained, "is the only one in y.npy: there is nothing to tell apart");
+    add(never, "has no sample: labels should be numbered from 0 without gaps");
+    add(only_tested, "is in y_test.npy but not in y.npy, so that the model never sees it");
+    return found;
+  }
+
+ private:
+  // "class 3 is ...", or "classes 3, 5, 8, ... (40 in all): each is ...".
+  static std::string said_of(const std::vector<int64_t>& labels, const char* what) {
+    constexpr size_t kMost = 5;
+    if (labels.size() == 1) return fmt::format("class {} {}", labels[0], what);
+    const std::vector<int64_t> first(
+        labels.begin(), labels.begin() + static_cast<int64_t>(std::min(kMost, labels.size())));
+    return fmt::format("classes {}{}: each {}", fmt::join(first, ", "),
+                       labels.size() > kMost ? fmt::format(", ... ({} in all)", labels.size()) : "",
+                       what);
+  }
+
+  std::vector<std::array<int64_t, 2>> by_label_;  ///< training, test
+};
+
 // Whether there is a test split.
 bool has_test(const fs::path& folder) {
   const bool has_x = fs::exists(folder / "x_test.npy");
@@ -150,22 +155,20 @@ bool has_test(const fs::path& folder) {
 Splits load_npy(const DatasetOptions& options) {
   const fs::path folder = folder_argument(options, "npy");
   const ChannelOrder layout = layout_from(options.options);
-  std::vector<NpyPair> pairs = {read_pair(folder / "x.npy", folder / "y.npy")};
+  std::vector<NpyPair> pairs = {read_pair(folder / "x.npy", folder / "y.npy", layout)};
   const Targets targets = targets_from(options.options, *pairs[0].y);
   if (has_test(folder)) {
-    pairs.push_back(read_pair(folder / "x_test.npy", folder / "y_test.npy"));
-    require_alike(folder, *pairs[0].x, *pairs[1].x);
+    pairs.push_back(read_pair(folder / "x_test.npy", folder / "y_test.npy", layout));
+    require_alike(folder, pairs[0].x->array(), pairs[1].x->array());
   }
-  int64_t largest = 0;
+  std::vector<std::vector<int64_t>> labels;
   if (targets == Targets::classes)
-    for (const NpyPair& pair : pairs) {
-      const std::vector<int64_t> labels = pair.y->labels();
-      largest = std::max(largest, *std::max_element(labels.begin(), labels.end()));
-    }
+    for (const NpyPair& pair : pairs) labels.push_back(pair.y->labels());
+  const LabelCounts counts(labels);
   const auto make = [&](const NpyPair& pair) {
-    return std::make_shared<NpyDataset>(pair, layout, targets, numbered_classes(largest + 1));
+    return std::make_shared<NpyDataset>(pair, targets, numbered_classes(counts.classes()));
   };
-  return {make(pairs[0]), pairs.size() > 1 ? make(pairs[1]) : nullptr};
+  return {make(pairs[0]), pairs.size() > 1 ? make(pairs[1]) : nullptr, counts.warnings(folder)};
 }
 
 const bool npy_added = datasets().add(

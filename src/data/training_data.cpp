@@ -24,8 +24,10 @@ std::string digest_of(const Splits& splits) {
 Splits load_splits(const DataOptions& options) {
   Splits splits = load_dataset(options.name, options.options);
   if (splits.test) return splits;
-  return hold_out(splits.train, options.test_fraction,
-                  static_cast<uint64_t>(options.hold_out_seed));
+  Splits divided =
+      hold_out(splits.train, options.test_fraction, static_cast<uint64_t>(options.hold_out_seed));
+  divided.warnings = std::move(splits.warnings);
+  return divided;
 }
 
 std::shared_ptr<const TrainingData> load_training_data(const DataOptions& options, int64_t batch,
@@ -39,7 +41,8 @@ std::shared_ptr<const TrainingData> load_training_data(const DataOptions& option
   if (options.normalize) data->normalization = measure_normalization(*splits.train);
   data->normalization.resize(splits.train->fields().inputs.size());
   data->splits = {normalized(augmented(splits.train, options.augment, seed), data->normalization),
-                  normalized(splits.test, data->normalization)};
+                  normalized(splits.test, data->normalization), splits.warnings};
+  data->fields = splits.train->fields();
   data->digest = digest.get();
   data->load_seconds = stopwatch.seconds();
   return data;

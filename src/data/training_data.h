@@ -29,6 +29,7 @@ struct DataOptions {
 struct TrainingData {
   /// As a model reads them: both splits are normalized, and the training split is augmented.
   Splits splits;
+  Fields fields;  ///< before normalization
   /// sha256 over the digests of both splits, before augmentation and normalization.
   std::string digest;
   /// Measured on the training split, by input; empty for inputs that are not normalized.

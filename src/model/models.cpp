@@ -65,9 +65,9 @@ void require_image(const ModelOptions& options, int64_t smallest) {
         "model '{}': needs images (channels x height x width), but a sample is {}; {}",
         options.name, fmt::join(input, " x "),
         input.size() == 2
-            ? "add a channel to grey images, x[:, None]; for other data use a model that "
-              "takes any shape, mlp or logistic"
-            : "mlp and logistic take any shape");
+            ? "add a channel to grey images, x[:, None]; series have convnet1d; mlp and logistic "
+              "take any shape"
+            : "videos have convnet3d; mlp and logistic take any shape");
   if (input[1] >= smallest && input[2] >= smallest) return;
   const bool channels_may_be_last = input[2] <= 4 && input[0] >= smallest;
   throw BadInput(

@@ -16,7 +16,8 @@ double cosine_rate(const ScheduleOptions& options, const Course& course, double 
     schedules().add({.name = "cosine",
                      .about = "cosine decay from optimizer.lr to final_fraction of it",
                      .uses = {"warmup_epochs", "final_fraction"},
-                     .rate = cosine_rate});
+                     .rate = cosine_rate,
+                     .depends_on_length = true});
 
 }  // namespace
 }  // namespace lockstep::optim

@@ -24,7 +24,8 @@ double one_cycle_rate(const ScheduleOptions& /*options*/, const Course& course, 
                      .about = "rises from optimizer.lr/25 over the first 30 % of the run, then "
                               "falls to optimizer.lr/250,000",
                      .uses = {},
-                     .rate = one_cycle_rate});
+                     .rate = one_cycle_rate,
+                     .depends_on_length = true});
 
 }  // namespace
 }  // namespace lockstep::optim

@@ -38,6 +38,9 @@ struct ScheduleRow {
   double (*rate)(const ScheduleOptions& options, const Course& course, double step);
   /// Throws BadInput for options that it cannot use.
   void (*check)(const ScheduleOptions& options) = [](const ScheduleOptions&) {};
+  /// Whether rates depend on the length of the run, so that a run that is made longer is not the
+  /// beginning of a longer one.
+  bool depends_on_length = false;
 };
 
 /// The values of `schedule.name`.

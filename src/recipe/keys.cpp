@@ -43,7 +43,12 @@ std::vector<Key> data_keys(Recipe& r) {
        kLargestSeed},
       {"data.flip", &r.data.augment.flip, "mirror training images left-right with probability 0.5"},
       {"data.shift", &r.data.augment.shift,
-       "shift training images by up to this many pixels in each direction", 0, 1024},
+       "shift training images by up to this many pixels in each direction: a random crop", 0, 1024},
+      {"data.fill", &r.data.augment.fill,
+       "what shifted images are filled with: " + either(data::fill_names()), 0, 0, kResult,
+       data::fill_names()},
+      {"data.cutout", &r.data.augment.cutout,
+       "set a random square of this side to 0 in training images; 0: none", 0, 4096},
       {"data.normalize", &r.data.normalize,
        "normalize every channel to mean 0 and deviation 1, measured on the training split"},
   };
@@ -54,6 +59,9 @@ std::vector<Key> model_keys(Recipe& r) {
       {"model.name", &r.model.name, "model: see `lockstep list models`"},
       {"model.weights", &r.model.weights,
        "initial weights (safetensors file) instead of random ones"},
+      {"model.weights_partial", &r.model.weights_partial,
+       "take only those of model.weights that fit by name and shape, as for another number of "
+       "classes"},
 
       {"objective.name", &r.objective.name, "loss and metrics: see `lockstep list objectives`"},
   };

@@ -116,14 +116,16 @@ std::string or_an_option(std::string_view name, const std::vector<OptionTable>& 
   return fmt::format("; options belong in their own tables: {}", fmt::join(all, ", "));
 }
 
-// Suggests the nearest key; one that differs only in its section comes first.
+// Suggests the nearest key; one that differs only in its section comes first. The word after the
+// section must be close by itself, since equal sections make any two keys look alike.
 std::string unknown_key(std::string_view name, const Known& known) {
   const std::string_view last = name.substr(name.rfind('.') + 1);
   std::vector<std::string> names;
   for (const Key& key : known.keys) {
-    names.emplace_back(key.name);
     if (key.last() == last)
       return fmt::format("unknown key '{}' (did you mean '{}'?)", name, key.name);
+    const std::string candidate(key.last());
+    if (!did_you_mean(last, {&candidate, 1}).empty()) names.emplace_back(key.name);
   }
   const std::string nearest = did_you_mean(name, names);
   return fmt::format("unknown key '{}'{}", name,

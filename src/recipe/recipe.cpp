@@ -80,6 +80,10 @@ std::vector<std::string> without_effect(const Recipe& recipe) {
     if (value_text(ours[i]) != value_text(by_default[i]))
       found.push_back(fmt::format("{} has no effect with {}", ours[i].name, *choice));
   }
+  if (recipe.data.augment.shift == 0 && recipe.data.augment.fill != defaults.data.augment.fill)
+    found.emplace_back("data.fill has no effect without data.shift");
+  if (recipe.model.weights.empty() && recipe.model.weights_partial)
+    found.emplace_back("model.weights_partial has no effect without model.weights");
   return found;
 }
 

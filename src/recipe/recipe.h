@@ -23,6 +23,7 @@ struct Recipe {
   struct ModelSection {
     std::string name = "convnet";
     std::string weights;
+    bool weights_partial = false;
     Options options;
   } model;
 

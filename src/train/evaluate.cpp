@@ -18,9 +18,6 @@ namespace {
 
 using objective::Scorecard;
 
-// Fixed, because another batch size may round sums differently.
-constexpr int64_t kBatch = 256;
-
 // The results of all workers in the order of batches, so that sums do not depend on which worker
 // computed which batch.
 class Results {
@@ -98,7 +95,7 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
   const Fields fields = dataset->fields();
   const std::vector<Field> expected = objective.outputs();
   const int64_t size = dataset->size();
-  data::Loader loader(std::move(dataset), {.batch = std::min(kBatch, size),
+  data::Loader loader(std::move(dataset), {.batch = std::min(kEvaluationBatch, size),
                                            .order = data::SampleOrder::sequential,
                                            .last = data::LastBatch::keep});
   Results results(scorecard, loader.batches_per_epoch());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "collective/communicator.h"
@@ -9,6 +10,10 @@
 #include "objective/scorecard.h"
 
 namespace lockstep::train {
+
+/// Samples per batch, in evaluation and prediction. Fixed, because another size may round sums
+/// differently.
+inline constexpr int64_t kEvaluationBatch = 256;
 
 struct Evaluation {
   objective::Totals totals;

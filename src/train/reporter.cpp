@@ -78,6 +78,9 @@ void Reporter::warn_of_circumstances() {
         fmt::format("optimizer.scale_lr_by_workers multiplies the learning rate by {}: the result "
                     "depends on the number of workers",
                     setup_.group.world_size()));
+  for (const std::string& warning : setup_.data->splits.warnings) warn(warning);
+  for (const std::string& why : setup_.left_weights)
+    warn(fmt::format("{}: {}: left out", recipe_.model.weights, why));
   for (const std::string& warning : circumstances_.warnings) warn(warning);
   for (const std::string& key : without_effect(recipe_)) warn(key);
   if (const auto cores = std::thread::hardware_concurrency(); recipe_.train.threads > cores)

@@ -55,8 +55,19 @@ std::shared_ptr<Model> model_for(const Recipe& recipe, const Dataset& dataset,
                                  .options = recipe.model.options},
                                 static_cast<uint64_t>(recipe.train.seed));
   require_storable(*made);
-  if (!recipe.model.weights.empty()) load_weights(recipe.model.weights, *made);
   return made;
+}
+
+std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model) {
+  const Weights which = recipe.model.weights_partial ? Weights::those_that_fit : Weights::all;
+  try {
+    return load_weights(run::read_safetensors(recipe.model.weights), recipe.model.weights, model,
+                        which);
+  } catch (const BadInput& error) {
+    if (which == Weights::those_that_fit) throw;
+    throw BadInput("{}; to take only the tensors that fit, set model.weights_partial = true",
+                   error.what());
+  }
 }
 
 collective::Shards shards_for(const Recipe& recipe, int world_size) {
@@ -113,6 +124,7 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
                                          : recipe.train.epochs * steps_per_epoch) {
+  if (!recipe.model.weights.empty()) left_weights = load_initial_weights(recipe, *model);
   require_same_run(*this, std::move(facts));
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/agreement.h"
 #include "collective/communicator.h"
@@ -29,6 +31,7 @@ struct Setup {
   const std::shared_ptr<const data::TrainingData> data;
   const std::shared_ptr<Objective> objective;
   const std::shared_ptr<Model> model;
+  std::vector<std::string> left_weights;  ///< of model.weights, and why they do not fit
   const objective::Scorecard evaluation;  ///< of the test split
   data::Loader loader;
   const int64_t steps_per_epoch;

@@ -77,33 +77,19 @@ std::vector<OptimizerTensor> optimizer_tensors(Step& step) {
   return tensors;
 }
 
-// Finds a tensor of this name, type and shape, or throws what is there instead.
-const TensorView& require(const Safetensors& file, const fs::path& path, const std::string& name,
-                          const std::string& type, const std::vector<int64_t>& shape) {
-  const TensorView* tensor = file.find(name);
-  if (tensor == nullptr)
-    throw BadInput("{}: is for another model: it has no tensor '{}'", path.string(), name);
-  if (tensor->type != type || tensor->shape != shape)
-    throw BadInput("{}: is for another model: tensor '{}' is {} [{}], expected {} [{}]",
-                   path.string(), name, tensor->type, fmt::join(tensor->shape, ", "), type,
-                   fmt::join(shape, ", "));
-  return *tensor;
+// Why a file's tensor cannot be the model's tensor of this name; empty: it can.
+std::string misfit(const TensorView* found, const std::string& name, const std::string& type,
+                   const std::vector<int64_t>& shape) {
+  if (found == nullptr) return fmt::format("it has no tensor '{}'", name);
+  if (found->type == type && found->shape == shape) return {};
+  return fmt::format("tensor '{}' is {} [{}], expected {} [{}]", name, found->type,
+                     fmt::join(found->shape, ", "), type, fmt::join(shape, ", "));
 }
 
-void load_model(const Safetensors& file, const fs::path& path, Model& model) {
-  std::vector<std::pair<torch::Tensor, std::span<const std::byte>>> copies;
-  std::set<std::string> known;
-  for (const auto& [name, tensor] : tensors_of(model)) {
-    const auto& found = require(file, path, name, type_name(tensor), tensor.sizes().vec());
-    copies.emplace_back(tensor, found.bytes);
-    known.insert(name);
-  }
-  for (const TensorView& tensor : file.tensors)
-    if (!tensor.name.starts_with(kOptimizerPrefix) && !known.contains(tensor.name))
-      throw BadInput("{}: is for another model: its tensor '{}' is not in this model",
-                     path.string(), tensor.name);
-  for (const auto& [tensor, bytes] : copies)
-    std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+void require(const Safetensors& file, const fs::path& path, const std::string& name,
+             const std::string& type, const std::vector<int64_t>& shape) {
+  if (const std::string why = misfit(file.find(name), name, type, shape); !why.empty())
+    throw BadInput("{}: is for another model: {}", path.string(), why);
 }
 
 run::Json to_json(const TimeSpent& spent) {
@@ -167,12 +153,38 @@ void save_weights(const fs::path& path, const Model& model, const Metadata& abou
   run::write_safetensors(path, model_views(model), metadata);
 }
 
-void load_weights(const fs::path& path, Model& model) {
-  load_model(run::read_safetensors(path), path, model);
+std::vector<std::string> load_weights(const Safetensors& file, const fs::path& path, Model& model,
+                                      Weights which) {
+  std::vector<std::pair<torch::Tensor, std::span<const std::byte>>> copies;
+  std::vector<std::string> left;
+  std::set<std::string> known;
+  for (const auto& [name, tensor] : tensors_of(model)) {
+    const TensorView* const found = file.find(name);
+    const std::string why = misfit(found, name, type_name(tensor), tensor.sizes().vec());
+    if (why.empty())
+      copies.emplace_back(tensor, found->bytes);
+    else
+      left.push_back(why);
+    known.insert(name);
+  }
+  for (const TensorView& tensor : file.tensors)
+    if (!tensor.name.starts_with(kOptimizerPrefix) && !known.contains(tensor.name))
+      left.push_back(fmt::format("its tensor '{}' is not in this model", tensor.name));
+  if (which == Weights::all && !left.empty())
+    throw BadInput("{}: is for another model: {}", path.string(), left.front());
+  if (copies.empty())
+    throw BadInput("{}: no tensor fits this model: {}", path.string(),
+                   left.empty() ? "it has none" : left.front());
+  for (const auto& [tensor, bytes] : copies)
+    std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  return left;
 }
 
-void capture(const Model& model, Step& step, const ResumePoint& point, Safetensors& into) {
-  into.metadata = {{"format", "pt"}, {kResumeKey, to_text(point)}};
+void capture(const Model& model, Step& step, const ResumePoint& point, Metadata about,
+             Safetensors& into) {
+  into.metadata = std::move(about);
+  into.metadata["format"] = "pt";
+  into.metadata[kResumeKey] = to_text(point);
   into.tensors = model_views(model);
   for (const auto& tensor : optimizer_tensors(step))
     into.tensors.push_back(
@@ -197,7 +209,7 @@ ResumePoint restore(const Safetensors& state, const fs::path& path, Model& model
   const auto tensors = optimizer_tensors(step);
   for (const auto& tensor : tensors)
     require(state, path, tensor.name, "F32", tensor.parameter->shape);
-  load_model(state, path, model);
+  load_weights(state, path, model);
   for (const auto& tensor : tensors)
     std::memcpy(tensor.values.data(), state.find(tensor.name)->bytes.data(),
                 tensor.values.size_bytes());

@@ -51,13 +51,21 @@ std::string model_sha256(const Model& model);
 void save_weights(const std::filesystem::path& path, const Model& model,
                   const run::Metadata& about = {});
 
-/// Throws BadInput naming the first tensor that is missing, unexpected or of another shape; the
-/// model is then unchanged.
-void load_weights(const std::filesystem::path& path, Model& model);
+/// Whether a file must have the weights of all the model's tensors and no others, or those that
+/// have the name, type and shape of one of its tensors are taken.
+enum class Weights { all, those_that_fit };
 
-/// Copies everything that is needed to resume: weights, buffers, optimizer state, resume point.
-/// Reuses the memory of `into`.
-void capture(const Model& model, Step& step, const ResumePoint& point, run::Safetensors& into);
+/// Loads weights from a file, which messages call `path`. Returns what was not loaded: tensors of
+/// the file or of the model, with the reason. Throws BadInput naming the first one with
+/// Weights::all, and if nothing fits; the model is then unchanged.
+std::vector<std::string> load_weights(const run::Safetensors& file,
+                                      const std::filesystem::path& path, Model& model,
+                                      Weights which = Weights::all);
+
+/// Copies everything that is needed to resume: weights, buffers, optimizer state, resume point;
+/// `about` is added to the metadata. Reuses the memory of `into`.
+void capture(const Model& model, Step& step, const ResumePoint& point, run::Metadata about,
+             run::Safetensors& into);
 
 /// Restores a captured state. Messages call it `path`. Throws BadInput if it belongs to another
 /// model; then nothing is changed.

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/element.h"
 #include "lockstep/error.h"
 #include "run/checkpoints.h"
+#include "run/model_description.h"
 #include "train/evaluate.h"
 #include "train/reporter.h"
 #include "train/setup.h"
@@ -251,7 +251,7 @@ void Run::take_state_of(int donor) {
 void Run::remember(Safetensors& into) {
   step_.roll_back();
   point_.spent.total += since_clocked_.restart();
-  capture(*setup_.model, step_, point_, into);
+  capture(*setup_.model, step_, point_, {}, into);
 }
 
 void Run::evaluate_model() {
@@ -273,7 +273,7 @@ void Run::save_checkpoint() {
   point_.spent.total += since_clocked_.restart();
   if (!writer_) return;
   const Stopwatch stopwatch;
-  capture(*setup_.model, step_, point_, writer_->begin());
+  capture(*setup_.model, step_, point_, about_the_model(), writer_->begin());
   writer_->write(point_.step);
   point_.spent.checkpoint += stopwatch.seconds();
 }
@@ -293,28 +293,18 @@ void Run::finish_checkpoints() {
   await_checkpoints();
 }
 
-// Metadata for other programs that use the model.
+// Other programs, `evaluate` and `predict` use the model by it.
 run::Metadata Run::about_the_model() const {
-  const auto describe = [](const Field& field) {
-    return Json{{"name", field.name},
-                {"type", name_of(field.type)},
-                {"shape", field.shape},
-                {"categories", field.categories}};
-  };
-  const Fields& fields = setup_.train().fields();
-  Json inputs = Json::array(), targets = Json::array();
-  for (size_t i = 0; i < fields.inputs.size(); ++i) {
-    inputs.push_back(describe(fields.inputs[i]));
-    inputs.back()["mean"] = setup_.data->normalization[i].mean;
-    inputs.back()["deviation"] = setup_.data->normalization[i].deviation;
-  }
-  for (const Field& field : fields.targets) targets.push_back(describe(field));
-  return {{"lockstep.model", Json{{"name", recipe_.model.name},
-                                  {"options", recipe_.model.options.values()},
-                                  {"objective", recipe_.objective.name},
-                                  {"inputs", inputs},
-                                  {"targets", targets}}
-                                 .dump()}};
+  return run::to_metadata({.name = recipe_.model.name,
+                           .options = recipe_.model.options,
+                           .kernels = recipe_.train.kernels,
+                           .threads = recipe_.train.threads,
+                           .objective = recipe_.objective.name,
+                           .objective_options = recipe_.objective.options,
+                           .data = recipe_.data.name,
+                           .data_options = recipe_.data.options,
+                           .fields = setup_.data->fields,
+                           .normalization = setup_.data->normalization});
 }
 
 // No rank leaves before rank 0 has written everything: if rank 0 is lost, the others can continue.

@@ -221,7 +221,9 @@ constexpr TrainerLibrary kLibrary = {.train_as_worker = train_as_worker,
                                      .register_linked_plugins = register_linked_plugins,
                                      .load_plugin = load_plugin,
                                      .check_names = check_names,
-                                     .list = list};
+                                     .list = list,
+                                     .evaluate_model = evaluate_model,
+                                     .predict = predict};
 
 }  // namespace
 }  // namespace lockstep::train

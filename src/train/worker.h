@@ -10,6 +10,7 @@
 #include "recipe/recipe.h"
 #include "run/outcome.h"
 #include "run/shared_folder.h"
+#include "train/inference.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
@@ -49,6 +50,10 @@ struct TrainerLibrary {
   void (*check_names)(const Recipe& recipe);
   /// One line per row of a table: "models" or "objectives".
   std::string (*list)(const std::string& table);
+  /// See train/inference.h.
+  run::Json (*evaluate_model)(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset);
+  void (*predict)(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset,
+                  const std::function<void(const PredictedRows&)>& take);
 };
 
 /// The name of the function in it that returns a const TrainerLibrary*.

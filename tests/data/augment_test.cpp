@@ -38,6 +38,43 @@ TEST(Augment, ShiftsAndLeavesBlack) {
   EXPECT_EQ(changed({.right = 1, .down = -1}), ".de....DE...");
 }
 
+TEST(Augment, ShiftsAndRepeatsTheEdge) {
+  EXPECT_EQ(changed({.right = 1, .fill = Fill::edge}), "aabddeAABDDE");
+  EXPECT_EQ(changed({.right = -2, .fill = Fill::edge}), "cccfffCCCFFF");
+  EXPECT_EQ(changed({.down = 1, .fill = Fill::edge}), "abcabcABCABC");
+  EXPECT_EQ(changed({.flip = true, .right = 1, .fill = Fill::edge}), "ccbffeCCBFFE");
+}
+
+TEST(Augment, ShiftsAndReflectsTheImage) {
+  EXPECT_EQ(changed({.right = 1, .fill = Fill::reflect}), "babedeBABEDE");
+  EXPECT_EQ(changed({.right = -2, .fill = Fill::reflect}), "cbafedCBAFED");
+  EXPECT_EQ(changed({.down = -1, .fill = Fill::reflect}), "defabcDEFABC");
+}
+
+TEST(Augment, CutsOutASquareThatMayReachPastTheEdge) {
+  EXPECT_EQ(changed({.cutout = 1, .cut_x = 1, .cut_y = 0}), "a.cdefA.CDEF");
+  EXPECT_EQ(changed({.cutout = 2, .cut_x = 0, .cut_y = 1}), ".bc.ef.BC.EF");
+  EXPECT_EQ(changed({.cutout = 2, .cut_x = 2, .cut_y = 1}), "a..d..A..D..");
+  EXPECT_EQ(changed({.flip = true, .cutout = 1, .cut_x = 0, .cut_y = 0}), ".bafed.BAFED");
+}
+
+TEST(Augment, DrawsMiddlesOfSquaresAnywhereAfterTheOtherChanges) {
+  const Augment without{.flip = true, .shift = 2};
+  Augment with = without;
+  with.cutout = 3;
+  std::map<int64_t, int> columns;
+  for (int64_t sample = 0; sample < 4'000; ++sample) {
+    const Change change = draw_change(with, {1, 2, 4}, 1, 0, sample);
+    const Change before = draw_change(without, {1, 2, 4}, 1, 0, sample);
+    EXPECT_EQ(change.flip, before.flip);
+    EXPECT_EQ(change.right, before.right);
+    EXPECT_LT(change.cut_y, 2);
+    ++columns[change.cut_x];
+  }
+  ASSERT_EQ(columns.size(), 4U);
+  for (const auto& [column, times] : columns) EXPECT_NEAR(times, 1'000, 150);
+}
+
 TEST(Augment, MirrorsBeforeItShifts) {
   EXPECT_EQ(changed({.flip = true, .right = 1}), ".cb.fe.CB.FE");
   EXPECT_EQ(changed({.flip = true, .right = -1, .down = 1}), "...ba....BA.");
@@ -45,8 +82,8 @@ TEST(Augment, MirrorsBeforeItShifts) {
 
 TEST(Augment, DrawsByKeyAlone) {
   const Augment augment{.flip = true, .shift = 4};
-  const Change one = draw_change(augment, 1, 2, 3);
-  const Change again = draw_change(augment, 1, 2, 3);
+  const Change one = draw_change(augment, {1, 8, 8}, 1, 2, 3);
+  const Change again = draw_change(augment, {1, 8, 8}, 1, 2, 3);
   EXPECT_EQ(one.flip, again.flip);
   EXPECT_EQ(one.right, again.right);
   EXPECT_EQ(one.down, again.down);
@@ -57,7 +94,7 @@ TEST(Augment, DrawsEveryChangeAboutAsOften) {
   std::map<int64_t, int> down;
   int flips = 0;
   for (int64_t sample = 0; sample < 9'000; ++sample) {
-    const Change change = draw_change({.flip = true, .shift = 1}, 1, 0, sample);
+    const Change change = draw_change({.flip = true, .shift = 1}, {1, 8, 8}, 1, 0, sample);
     flips += change.flip ? 1 : 0;
     ++right[change.right];
     ++down[change.down];
@@ -72,7 +109,7 @@ TEST(Augment, DrawsEveryChangeAboutAsOften) {
 }
 
 TEST(Augment, DrawsNothingUnasked) {
-  EXPECT_TRUE(draw_change({}, 1, 2, 3).none());
+  EXPECT_TRUE(draw_change({}, {1, 8, 8}, 1, 2, 3).none());
 }
 
 // Images of 1 x 2 x 3 whose pixels are 1 to 6, as bytes and as floats; so is a target.
@@ -102,7 +139,7 @@ TEST(Augmented, ChangesAllInputsOfASampleAlikeAndNoTarget) {
     const std::vector<uint8_t> photo = {1, 2, 3, 4, 5, 6};
     for (int64_t sample = 0; sample < 30; ++sample) {
       std::vector<uint8_t> changed_photo(6);
-      copy_changed(draw_change(augment, 4, epoch, sample), {1, 2, 3}, photo.data(),
+      copy_changed(draw_change(augment, {1, 2, 3}, 4, epoch, sample), {1, 2, 3}, photo.data(),
                    changed_photo.data());
       photos.insert(photos.end(), changed_photo.begin(), changed_photo.end());
       depths.insert(depths.end(), changed_photo.begin(), changed_photo.end());

@@ -18,13 +18,39 @@ int64_t parameter_count(const Model& model) {
   return count;
 }
 
+Shape sample_for(const std::string& model) {
+  if (model == "convnet1d") return {16, 5};
+  if (model == "convnet3d") return {6, 3, 8, 8};
+  return {3, 32, 32};
+}
+
 TEST(Model, EveryOneMapsABatchToOneScorePerClass) {
   for (const std::string& name : models().names()) {
-    const auto model = some_model(name, {3, 32, 32}, 7);
-    EXPECT_EQ(model->forward(torch::rand({2, 3, 32, 32})).only().sizes().vec(),
-              (std::vector<int64_t>{2, 7}))
+    const Shape shape = sample_for(name);
+    const auto model = some_model(name, shape, 7);
+    Shape batch = {2};
+    batch.insert(batch.end(), shape.begin(), shape.end());
+    EXPECT_EQ(model->forward(torch::rand(batch)).only().sizes().vec(), (std::vector<int64_t>{2, 7}))
         << name;
   }
+}
+
+TEST(Model, ForSeriesOrVideosSaysWhichSamplesItNeeds) {
+  expect_bad_input(
+      [] {
+        some_model("convnet1d", {3, 32, 32});
+      },
+      {"'convnet1d': needs series (steps x features)", "a sample is 3 x 32 x 32"});
+  expect_bad_input([] { some_model("convnet1d", {3, 5}); }, {"at least 4"});
+  expect_bad_input(
+      [] {
+        some_model("convnet3d", {3, 32, 32});
+      },
+      {"videos (frames x channels x height x width)"});
+  expect_bad_input([] { some_model("convnet3d", {8, 3, 16, 2}); }, {"a sample is 8 x 3 x 16 x 2"});
+  ModelOptions options = model_options("convnet1d", {16, 4});
+  options.options = {{"width", "0"}};
+  expect_bad_input([&] { make_model(options, 1); }, {"model.options.width = 0"});
 }
 
 // Keras states 34,826 for its convnet; He et al. state 0.27, 0.46, 0.66, 0.85 and 1.7 million.

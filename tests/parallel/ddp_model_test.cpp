@@ -51,11 +51,12 @@ TEST(DdpModel, InChannelsLastHasTheSameGradients) {
 // y = W x + b in a submodule, with a buffer that counts passes in training.
 torch::jit::Module scripted_linear() {
   torch::jit::Module inner("inner");
-  inner.register_parameter("weight", torch::arange(12.0F).view({3, 4}), false);
-  inner.register_parameter("bias", torch::zeros({3}), false);
+  inner.register_parameter("weight", torch::arange(12.0F).view({3, 4}).requires_grad_(), false);
+  inner.register_parameter("bias", torch::zeros({3}).requires_grad_(), false);
   inner.define("def forward(self, x):\n  return torch.linear(x, self.weight, self.bias)\n");
   torch::jit::Module outer("outer");
   outer.register_module("inner", inner);
+  outer.register_attribute("training", c10::BoolType::get(), true);
   outer.register_buffer("passes", torch::zeros({1}));
   outer.define(
       "def forward(self, x):\n"

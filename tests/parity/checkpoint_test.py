@@ -14,45 +14,92 @@ import torch
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "docs")]
 from load_checkpoint import load
-from networks import network
+from networks import network, network_of
 from save_checkpoint import save
 
 
-def train(lockstep, folder, out, *flags):
-    command = [lockstep, "train", "--data", f"npy:{folder}", "--model", "resnet20", "--batch", "32"]
-    result = subprocess.run([*command, "--out", folder / out, "--json", *flags], check=True, capture_output=True)
-    return json.loads(result.stdout)
+def call(*command):
+    return subprocess.run(command, check=True, capture_output=True).stdout
 
 
-def pytorch_loss(net, about, x, y):
+def train(lockstep, folder, out, model, *flags):
+    command = [lockstep, "train", "--data", f"npy:{folder}", "--model", model, "--batch", "32"]
+    return json.loads(call(*command, "--out", folder / out, "--json", *flags))
+
+
+def pytorch_scores(net, about, x):
     net.eval()
-    mean, deviation = (torch.tensor(about["inputs"][0][key]).reshape(-1, 1, 1) for key in ("mean", "deviation"))
-    scores = net((torch.from_numpy(x) / 255.0 - mean) / deviation)
-    return torch.nn.functional.cross_entropy(scores, torch.from_numpy(y)).item()
+    means, deviations = (torch.tensor(about["inputs"][0][key]) for key in ("mean", "deviation"))
+    channels = (-1, 1, 1) if x.ndim == 4 else ()  # other samples than images have one channel
+    x = torch.from_numpy(x) / 255.0
+    with torch.no_grad():
+        return net((x - means.reshape(channels)) / deviations.reshape(channels))
+
+
+def write_arrays(folder, shape):
+    x = numpy.random.default_rng(1).integers(0, 256, (100, *shape), numpy.uint8)
+    y = numpy.arange(100) % 10
+    folder.mkdir(exist_ok=True)
+    for name, array in {"x": x, "y": y, "x_test": x, "y_test": y}.items():
+        numpy.save(folder / f"{name}.npy", array)
+    return x, y
+
+
+def check_loads_in_pytorch(lockstep, folder, model, shape):
+    x, y = write_arrays(folder, shape)
+    end = train(lockstep, folder, "a", model, "--steps", "4")
+    tensors, about = load(folder / "a/model.safetensors")
+    net = network_of(about)
+    net.load_state_dict(load(folder / "a/checkpoints/step-00000004.safetensors")[0])
+    net.load_state_dict(tensors)
+    scores = pytorch_scores(net, about, x)
+    loss = torch.nn.functional.cross_entropy(scores, torch.from_numpy(y)).item()
+    assert abs(loss - end["test_loss"]) < 1e-4 * loss, f"{model}: {loss} in PyTorch, {end['test_loss']} here"
+    lines = call(lockstep, "predict", folder / "a", folder / "x.npy", "--json").splitlines()
+    here = torch.tensor([json.loads(line)["probabilities"] for line in lines])
+    difference = (here - scores.softmax(1)).abs().max().item()
+    assert difference < 1e-5, f"{model}: probabilities differ by {difference}"
+
+
+def check_comes_back(lockstep, folder):
+    write_arrays(folder, (3, 32, 32))
+    torch.manual_seed(3)
+    theirs = network("resnet20")
+    save(theirs.state_dict(), folder / "theirs.safetensors")
+    train(lockstep, folder, "b", "resnet20", "--steps", "1", "--lr", "0", "--weights", folder / "theirs.safetensors")
+    back, _ = load(folder / "b/model.safetensors")
+    for name, parameter in theirs.named_parameters():
+        assert torch.equal(parameter, back[name]), f"{name} came back changed"
+
+
+def check_types(folder):
+    values = torch.tensor([[0.0, 1.5], [-2.0, 3.0]])
+    types = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+    types += [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
+    state = {str(type): values.abs().to(type) for type in types}
+    state |= {"across": values.t(), "one": torch.tensor(3.0), "none": torch.empty(0, 2)}
+    save(state, folder / "types.safetensors")
+    back, about = load(folder / "types.safetensors")
+    assert about == {} and back.keys() == state.keys()
+    for name, tensor in state.items():
+        assert back[name].dtype == tensor.dtype and torch.equal(back[name], tensor), name
 
 
 def main(lockstep):
+    models = {
+        "resnet20": (3, 32, 32),
+        "resnet18": (3, 16, 16),
+        "convnet": (2, 14, 18),
+        "mlp": (3, 5),
+        "logistic": (7,),
+        "convnet1d": (12, 5),
+        "convnet3d": (6, 3, 8, 8),
+    }
     with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        x = numpy.random.default_rng(1).integers(0, 256, (100, 3, 32, 32), numpy.uint8)
-        y = numpy.arange(100) % 10
-        for name, array in {"x": x, "y": y, "x_test": x, "y_test": y}.items():
-            numpy.save(folder / f"{name}.npy", array)
-        end = train(lockstep, folder, "a", "--steps", "4")
-        net = network("resnet20")
-        net.load_state_dict(load(folder / "a/checkpoints/step-00000004.safetensors")[0])
-        tensors, about = load(folder / "a/model.safetensors")
-        net.load_state_dict(tensors)
-        loss = pytorch_loss(net, about, x, y)
-        assert abs(loss - end["test_loss"]) < 1e-4 * loss, f"{loss} in PyTorch, {end['test_loss']} here"
-
-        torch.manual_seed(3)
-        theirs = network("resnet20")
-        save(theirs.state_dict(), folder / "theirs.safetensors")
-        train(lockstep, folder, "b", "--steps", "1", "--lr", "0", "--weights", folder / "theirs.safetensors")
-        back, _ = load(folder / "b/model.safetensors")
-        for name, parameter in theirs.named_parameters():
-            assert torch.equal(parameter, back[name]), f"{name} came back changed"
+        for model, shape in models.items():
+            check_loads_in_pytorch(lockstep, Path(folder) / model, model, shape)
+        check_comes_back(lockstep, Path(folder) / "back")
+        check_types(Path(folder))
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ TEST(Usage, OfTorchScriptModules) {
   const auto x = torch::ones({3, 4});
   const auto y = torch::zeros({3}, torch::kLong);
   torch::jit::Module linear("linear");
-  linear.register_parameter("weight", torch::ones({4, 2}), false);
+  linear.register_parameter("weight", torch::ones({4, 2}).requires_grad_(), false);
   linear.define("def forward(self, x):\n  return torch.matmul(x, self.weight)\n");
   std::stringstream file;
   linear.save(file);

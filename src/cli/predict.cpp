@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/settings.h"
+#include "cli/tell.h"
+#include "job/inference.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+using run::Json;
+
+struct PredictFlags {
+  std::string model;
+  std::vector<std::string> files;
+  int64_t top = 1;
+  std::vector<std::string> plugins;
+  bool json = false;
+};
+
+// The names of classes, if the model tells classes apart.
+const std::vector<std::string>* classes_of(const std::vector<Field>& targets) {
+  const bool classes = targets.size() == 1 && targets[0].shape.empty();
+  return classes && !targets[0].categories.empty() ? &targets[0].categories : nullptr;
+}
+
+// The numbers of the classes with the highest probabilities, highest first.
+std::vector<size_t> best_of(std::span<const float> row, int64_t top) {
+  std::vector<size_t> order(row.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto many = std::min(static_cast<size_t>(top), row.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(many), order.end(),
+                    [&](size_t a, size_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
+  order.resize(many);
+  return order;
+}
+
+// Prints one line per sample.
+class Printer {
+ public:
+  explicit Printer(const PredictFlags& flags) : flags_(flags) {}
+
+  void print(const job::Predicted& of, const train::PredictedRows& predicted) {
+    const size_t width = predicted.values.size() / static_cast<size_t>(predicted.rows);
+    for (int64_t i = 0; i < predicted.rows; ++i) {
+      const auto row = predicted.values.subspan(static_cast<size_t>(i) * width, width);
+      const std::string name = of.inputs.name(predicted.first + i);
+      const auto* const classes = classes_of(of.targets);
+      fmt::print("{}\n", flags_.json ? json_of(name, row, classes).dump()
+                                     : line_of(name, row, classes, of.inputs));
+    }
+    samples_ += predicted.rows;
+  }
+
+  void tell_speed() const {
+    const double seconds = stopwatch_.seconds();
+    tell(fmt::format("{} samples in {:.1f} s, {} samples/s with loading", format_count(samples_),
+                     seconds,
+                     format_count(static_cast<int64_t>(static_cast<double>(samples_) / seconds))));
+  }
+
+ private:
+  Json json_of(const std::string& name, std::span<const float> row,
+               const std::vector<std::string>* classes) const {
+    Json json = {{"input", name}};
+    if (classes == nullptr) {
+      json["outputs"] = std::vector<float>(row.begin(), row.end());
+      return json;
+    }
+    const size_t best = best_of(row, 1)[0];
+    json["class"] = (*classes)[best];
+    json["label"] = best;
+    json["probability"] = row[best];
+    json["probabilities"] = std::vector<float>(row.begin(), row.end());
+    return json;
+  }
+
+  std::string line_of(const std::string& name, std::span<const float> row,
+                      const std::vector<std::string>* classes, const data::InputFiles& inputs) {
+    if (name_width_ == 0)
+      for (int64_t i = 0; i < inputs.size(); ++i)
+        name_width_ = std::max(name_width_, inputs.name(i).size());
+    std::string line = fmt::format("{:<{}}", name, name_width_);
+    if (classes == nullptr)
+      for (const float value : row) line += fmt::format("  {:.6g}", value);
+    else
+      for (const size_t label : best_of(row, flags_.top))
+        line += fmt::format("  {} {:.1f} %", (*classes)[label], 100 * row[label]);
+    return line;
+  }
+
+  const PredictFlags& flags_;
+  size_t name_width_ = 0;
+  int64_t samples_ = 0;
+  const Stopwatch stopwatch_;
+};
+
+int predict(const PredictFlags& flags) {
+  if (flags.top < 1) throw BadInput("--top {}: expected at least 1", flags.top);
+  job::PredictJob job{.model = flags.model, .plugins = flags.plugins};
+  for (const std::string& file : flags.files) job.files.emplace_back(file);
+  Printer printer(flags);
+  job::predict(job, [&](const job::Predicted& of, const train::PredictedRows& rows) {
+    printer.print(of, rows);
+  });
+  printer.tell_speed();
+  return 0;
+}
+
+class PredictCommand final : public Command {
+ public:
+  explicit PredictCommand(CLI::App& parent)
+      : Command(parent, "predict", "Use a trained model on images or arrays") {
+    app()
+        .add_option("RUN", flags_.model, "a run's folder, or a model.safetensors or checkpoint")
+        ->required()
+        ->type_name("RUN|FILE");
+    app()
+        .add_option("FILES", flags_.files,
+                    "images (PNG, JPEG), folders of images, or .npy arrays of samples")
+        ->required()
+        ->type_name("FILE...");
+    app()
+        .add_option("--top", flags_.top, "print this many classes, the most probable first")
+        ->type_name("K");
+    add_load_flag(app(), flags_.plugins);
+    app().add_flag("--json", flags_.json, "print one JSON object per sample, with all outputs");
+    app().footer(
+        "Images must have the size that the model was trained on, unless it was trained with\n"
+        "data.options.image_size, which scales them. Models of classes print probabilities, "
+        "others\n"
+        "their outputs.\n"
+        "Examples:\n"
+        "  lockstep predict runs/mine cat.png dog.jpg --top 3\n"
+        "  lockstep predict runs/mine x.npy --json");
+  }
+
+  int run() override { return predict(flags_); }
+
+ private:
+  PredictFlags flags_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> add_predict(CLI::App& parent) {
+  return std::make_unique<PredictCommand>(parent);
+}
+
+}  // namespace lockstep::cli

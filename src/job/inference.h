@@ -1,0 +1,44 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/input_files.h"
+#include "data/training_data.h"
+#include "train/inference.h"
+
+namespace lockstep::job {
+
+/// What `lockstep evaluate` does.
+struct EvaluateJob {
+  std::filesystem::path model;  ///< a run's folder, or a file
+  /// The data set; an empty name: the one that the model was trained on, with its options.
+  data::DataOptions data = {.name = ""};
+  enum class Split { train, test } split = Split::test;
+  std::vector<std::string> plugins = {};
+};
+
+/// Loss and metrics as evaluate_model returns them, with "model" (the file), "data" and "seconds".
+/// Throws BadInput.
+run::Json evaluate(const EvaluateJob& job);
+
+/// What `lockstep predict` does.
+struct PredictJob {
+  std::filesystem::path model;
+  std::vector<std::filesystem::path> files;  ///< images, folders of images, .npy arrays
+  std::vector<std::string> plugins = {};
+};
+
+/// The samples that are predicted, and the model's targets.
+struct Predicted {
+  const data::InputFiles& inputs;
+  const std::vector<Field>& targets;
+};
+
+/// Calls `take` with the outputs of one batch after another. Throws BadInput.
+void predict(const PredictJob& job,
+             const std::function<void(const Predicted&, const train::PredictedRows&)>& take);
+
+}  // namespace lockstep::job
