@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep::collective {
 namespace {
 
@@ -34,6 +36,16 @@ transport::Label label_of(const Call& call) {
                word(call.operation, 16) | word(call.type, 24) | word(call.root & 0xffff, 32) |
                word(call.peer & 0xffff, 48),
            word(call.count, 0), word(call.shards, 0), 0}};
+}
+
+bool same_call(const transport::Label& a, const transport::Label& b) {
+  return std::equal(a.words.begin(), a.words.end() - 1, b.words.begin());
+}
+
+std::optional<MessageEnds> message_ends(const transport::Label& label) {
+  const uint64_t word = label.words[1];
+  if (static_cast<Collective>(word & 0xff) != Collective::send_receive) return std::nullopt;
+  return MessageEnds{static_cast<int>(word >> 32 & 0xffff), static_cast<int>(word >> 48)};
 }
 
 std::string describe(const transport::Label& label) {

@@ -101,6 +101,7 @@ void SharedSegment::lay_out() {
     return std::exchange(bytes_, round_up(bytes_ + bytes, kCacheLine));
   };
   last_words_ = place(sizeof(LastWords));
+  whereabouts_ = place(sizeof(WhereaboutsNote) * ranks);
   bells_ = place(sizeof(Bell) * ranks);
   pulses_ = place(sizeof(Pulse) * ranks);
   notices_ = place(sizeof(Notice) * 2 * ranks);
