@@ -231,7 +231,9 @@ std::string mpi_version() {
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
   const std::string all(text.data(), static_cast<size_t>(length));
-  return all.substr(0, all.find_first_of(",\n"));
+  std::string first = all.substr(0, all.find_first_of(",\n"));
+  std::replace(first.begin(), first.end(), '\t', ' ');  // MPICH writes a tab before its number
+  return first;
 }
 
 std::unique_ptr<Rendezvous> mpi_rendezvous(const MpiOptions& options) {
