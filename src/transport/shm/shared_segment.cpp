@@ -63,9 +63,8 @@ void refuse_other_hosts(const std::vector<json>& ranks) {
   for (size_t rank = 1; rank < ranks.size(); ++rank)
     if (ranks[rank].at("identity") != ranks[0].at("identity"))
       throw BadInput(
-          "transport shm: rank 0 is on {} and rank {} on {}, which share no memory; use "
-          "--transport "
-          "hybrid or tcp",
+          "transport shm: rank 0 is on {} and rank {} on {}, which share no memory; use the "
+          "transport hybrid or tcp",
           ranks[0].at("host").get<std::string>(), rank, ranks[rank].at("host").get<std::string>());
 }
 
