@@ -62,10 +62,26 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail(const char* doing) const {
   const int cause = errno;
-  const char* cure =
-      cause == ENOSPC || cause == EDQUOT ? "; free some space or choose another folder" : "";
   throw BadInput("{}: cannot {}: {}{}; an earlier file there is unchanged", path_.string(), doing,
-                 std::strerror(cause), cure);
+                 std::strerror(cause), cure_of_write_error(cause));
+}
+
+std::string cure_of_write_error(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "; free some space or choose another folder";
+    case EROFS:
+      return "; the file system is mounted read-only: mount it read-write or choose another folder";
+    case EACCES:
+    case EPERM:
+      return "; this user may not write there: change the folder's owner or mode, or choose "
+             "another folder";
+    case ENOENT:
+      return "; the folder was removed";
+    default:
+      return "";
+  }
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace lockstep {
@@ -30,6 +31,10 @@ class AtomicFile {
   std::filesystem::path temporary_;
   int descriptor_ = -1;
 };
+
+/// What to do about a file that cannot be written because of this errno, after "; ": free some
+/// space, mount the file system read-write, ...; "" where nothing is known.
+std::string cure_of_write_error(int error);
 
 /// Writes a whole text file.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/placement_flags.h"
+#include "cli/tell.h"
 #include "collective/benchmark.h"
 #include "launch/connect.h"
 #include "launch/group.h"
@@ -148,7 +149,7 @@ void print_row(const BenchFlags& flags, const BenchTask& task, const std::string
 // The network between these workers; nothing where they exchange no messages.
 std::optional<sim::Network> measure_network(Communicator& group, const BenchFlags& flags) {
   if (group.transport().shared_board() != nullptr || group.world_size() == 1) return std::nullopt;
-  const sim::Network network = sim::calibrate(group);
+  const sim::Network network = sim::calibrate(group, {.tell = tell});
   if (flags.verbose && group.rank() == 0)
     fmt::print(stderr, "auto: measured {}\n", describe(network));
   return network;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/shipped.h"
 #include "cli/command.h"
 #include "lockstep/error.h"
 #include "lockstep/main.h"
@@ -79,8 +80,10 @@ int run(int argc, char** argv) {
   CLI::App app("Trains deep networks on many workers, on LibTorch.", "lockstep");
   app.set_version_flag("--version", LOCKSTEP_VERSION);
   app.footer(
-      "Start with:  lockstep train recipes/fashion-convnet.toml\n"
-      "Help for a command:  lockstep COMMAND --help");
+      fmt::format("Start with:  lockstep train {}\n"
+                  "Help for a command:  lockstep COMMAND --help\n"
+                  "Documentation:  {}",
+                  shipped("recipes/fashion-convnet.toml"), shipped("README.md")));
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(add_train(app));
   commands.push_back(add_evaluate(app));

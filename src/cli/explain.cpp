@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/nearest.h"
+#include "base/shipped.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "collective/plan/all_reduce.h"
@@ -259,17 +260,18 @@ class ExplainCommand final : public Command {
         ->type_name("NAME");
     app().add_option("--svg", flags_.svg, "draw the rounds into this file")->type_name("FILE");
     app().add_flag("--json", flags_.json, "print one JSON object per line");
-    app().footer(
-        "Times are of a simulated network; docs/algorithms.md describes the model. 'most by one' "
-        "is\n"
-        "the number of bytes sent by the worker that sends most; 'busiest' is the share of the "
-        "time\n"
-        "in which the busiest link is in use.\n"
+    app().footer(fmt::format(
+        "Times are of a simulated network; the model is described in\n"
+        "{}.\n"
+        "'most by one' is the number of bytes sent by the worker that sends most; 'busiest' is "
+        "the\n"
+        "share of the time in which the busiest link is in use.\n"
         "Examples:\n"
         "  lockstep explain all_reduce -n 8\n"
         "  lockstep explain all_reduce -n 4 --bytes 4KiB --latency 20 --bandwidth 10\n"
         "  lockstep explain all_reduce -n 64 --topology two_level --workers-per-host 8\n"
-        "  lockstep explain all_reduce -n 4 --algorithm ring --svg ring.svg");
+        "  lockstep explain all_reduce -n 4 --algorithm ring --svg ring.svg",
+        shipped("docs/algorithms.md")));
   }
 
   int run() override { return explain(flags_); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/shipped.h"
 #include "cli/placement_flags.h"
 #include "cli/settings.h"
 #include "collective/plan/all_reduce.h"
@@ -77,17 +78,18 @@ void add_train_flags(CLI::App& app, TrainFlags& flags) {
   add_elastic_flags(app, flags.elastic);
   add_transport_flags(app, flags);
   add_folder_flags(app, flags);
-  app.footer(
+  app.footer(fmt::format(
       "Ctrl-C stops the run after the current step, with a checkpoint.\n"
       "Examples:\n"
-      "  lockstep train recipes/fashion-convnet.toml\n"
-      "  lockstep train recipes/fashion-convnet.toml --workers 2\n"
+      "  lockstep train {0}\n"
+      "  lockstep train {0} --workers 2\n"
       "  lockstep train --data cifar10 --model resnet20 --epochs 2 --out runs/first\n"
       "  lockstep train --resume --out runs/first\n"
       "  lockstep train --model resnet20 --data cifar10 --print-recipe > mine.toml\n"
       "  lockstep train --load libmine.so --model mine --data npy:my-data\n"
       "  lockstep train --data npy:my-data --model mlp --set optimizer.name=adamw --lr 0.001 "
-      "--json");
+      "--json",
+      shipped("recipes/fashion-convnet.toml")));
 }
 
 }  // namespace lockstep::cli

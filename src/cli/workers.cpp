@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/shipped.h"
 #include "cli/command.h"
 #include "elastic/controller.h"
 #include "lockstep/error.h"
@@ -41,10 +42,11 @@ class WorkersCommand final : public Command {
             "use this many workers from the next step on, within --min-workers and --max-workers")
         ->type_name("N");
     app().footer(
-        "Examples:\n"
-        "  lockstep train recipes/fashion-convnet.toml --workers 2 --elastic --out runs/mine\n"
-        "  lockstep workers runs/mine\n"
-        "  lockstep workers runs/mine --set 4");
+        fmt::format("Examples:\n"
+                    "  lockstep train {} --workers 2 --elastic --out runs/mine\n"
+                    "  lockstep workers runs/mine\n"
+                    "  lockstep workers runs/mine --set 4",
+                    shipped("recipes/fashion-convnet.toml")));
   }
 
   int run() override { return show_workers(flags_); }

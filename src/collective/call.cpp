@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep::collective {
 namespace {
 
@@ -36,11 +38,25 @@ transport::Label label_of(const Call& call) {
            word(call.count, 0), word(call.shards, 0), 0}};
 }
 
+bool same_call(const transport::Label& a, const transport::Label& b) {
+  return std::equal(a.words.begin(), a.words.end() - 1, b.words.begin());
+}
+
+std::optional<MessageEnds> message_ends(const transport::Label& label) {
+  const uint64_t word = label.words[1];
+  if (static_cast<Collective>(word & 0xff) != Collective::send_receive) return std::nullopt;
+  return MessageEnds{static_cast<int>(word >> 32 & 0xffff), static_cast<int>(word >> 48)};
+}
+
+bool is_exchange(const transport::Label& label) {
+  return static_cast<Collective>(label.words[1] & 0xff) == Collective::exchange;
+}
+
 std::string describe(const transport::Label& label) {
   const auto& words = label.words;
   const auto byte = [&](int shift) { return words[1] >> shift & 0xff; };
   const auto collective = static_cast<Collective>(byte(0));
-  if (collective == Collective::exchange)  // its label is the same for all messages
+  if (is_exchange(label))  // its label is the same for all messages
     return fmt::format("exchange of {}", name_at(type_names(), byte(24)));
   std::string text = fmt::format("{} number {}", name_at(collective_names(), byte(0)), words[0]);
   if (collective == Collective::all_reduce)

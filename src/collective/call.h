@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/element.h"
@@ -37,6 +38,19 @@ struct Call {
 
 /// The label's last word is left for the number of the round.
 transport::Label label_of(const Call& call);
+
+/// Whether two labels are of one call, in whatever round.
+bool same_call(const transport::Label& a, const transport::Label& b);
+
+/// The ranks of a `send` and its `receive`; nothing for the labels of collectives.
+struct MessageEnds {
+  int from;
+  int to;
+};
+std::optional<MessageEnds> message_ends(const transport::Label& label);
+
+/// Whether a label is of an `exchange`: these are not numbered, since each rank chooses its partners.
+bool is_exchange(const transport::Label& label);
 
 /// A label as text: "all_reduce number 7 (direct) of 1000 f32, sum over 2 shards, round 1".
 std::string describe(const transport::Label& label);

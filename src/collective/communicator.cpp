@@ -16,6 +16,9 @@ namespace {
 constexpr size_t kMostPrograms = 256;
 constexpr size_t kAlignment = 64;
 
+// A rank that has waited this long tells the others what it waits in.
+constexpr double kTellSeconds = 1;
+
 constexpr int64_t kSmall =
     int64_t{64} * 1024;  // bytes: above, the number of bytes sent counts most
 
@@ -72,9 +75,10 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
       messages_(static_cast<size_t>(transport_->world_size())) {
   if (transport_->shared_board() != nullptr && world_size() > 1)
     shared_direct_.emplace(*transport_->shared_board());
-  if (options_.tell_stall && options_.stall_seconds > 0)
-    transport_->watch_stalls(
-        {options_.stall_seconds, [this](const std::vector<int>& late) { tell_stall(late); }});
+  if (!options_.tell_stall) options_.stall_seconds = 0;
+  const double stall = options_.stall_seconds;
+  transport_->watch_waits({stall > 0 ? std::min(stall, kTellSeconds) : kTellSeconds,
+                           [this](const transport::LongWait& wait) { look_at(wait); }});
 }
 
 Communicator::~Communicator() {
@@ -102,11 +106,57 @@ std::string Communicator::what_is_running() const {
   return cargo.empty() ? call : fmt::format("{} ({})", cargo, call);
 }
 
-void Communicator::tell_stall(const std::vector<int>& late) const {
-  options_.tell_stall(fmt::format("rank {} has waited {:g} s for rank{} {} in {}",
-                                  transport_->peers()[static_cast<size_t>(rank())].rank,
-                                  options_.stall_seconds, late.size() == 1 ? "" : "s",
-                                  fmt::join(late, ", "), what_is_running()));
+void Communicator::look_at(const transport::LongWait& wait) {
+  if (options_.stall_seconds > 0 && wait.reaches(options_.stall_seconds))
+    options_.tell_stall(fmt::format("rank {} has waited {:g} s for rank{} {} in {}",
+                                    transport_->peers()[static_cast<size_t>(rank())].rank,
+                                    options_.stall_seconds, wait.late.size() == 1 ? "" : "s",
+                                    fmt::join(wait.late, ", "), what_is_running()));
+  if (wait.seconds < kTellSeconds) return;
+  if (wait.reaches(kTellSeconds)) transport_->tell_whereabouts({label_of(call_), sequence_});
+  compare_whereabouts(wait.late);
+}
+
+// A message with another label than expected is found when it arrives. But ranks that call
+// different collectives may also wait for each other while none of them sends anything.
+void Communicator::compare_whereabouts(const std::vector<int>& late) {
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (peer == rank()) continue;
+    const std::optional<transport::Whereabouts> theirs = transport_->whereabouts_of(peer);
+    if (!theirs) continue;
+    const std::optional<Call> mine = contradicted_by(*theirs, peer, late);
+    if (mine && same_call(label_of(*mine), label_of(call_)))
+      disagree(what_is_running(), peer, theirs->label);
+    if (mine) disagree(describe(label_of(*mine)), peer, theirs->label);
+  }
+}
+
+// This rank's call that cannot be reconciled with what the other rank is in. A rank may be ahead of
+// others, and what it told may be old; but collectives with one number must be the same everywhere.
+std::optional<Call> Communicator::contradicted_by(const transport::Whereabouts& theirs, int peer,
+                                                  const std::vector<int>& late) const {
+  if (is_exchange(theirs.label)) return std::nullopt;
+  const uint64_t number = theirs.label.words[0];
+  const auto ends = message_ends(theirs.label);
+  if (ends && (ends->from == peer ? ends->to : ends->from) != rank()) return std::nullopt;
+  const Call& mine = ends ? messages_[static_cast<size_t>(peer)] : calls_[number % calls_.size()];
+  if (mine.number == number)
+    return same_call(label_of(mine), theirs.label) ? std::nullopt : std::optional(mine);
+  // It waits for a message that this rank has not begun to send or receive, and this rank waits for
+  // it in a collective that it has not called.
+  const int name = transport_->peers()[static_cast<size_t>(peer)].rank;
+  const bool awaited = std::find(late.begin(), late.end(), name) != late.end();
+  const bool in_collective = call_.collective != Collective::send_receive;
+  if (ends && number > mine.number && in_collective && awaited && theirs.collectives < call_.number)
+    return call_;
+  return std::nullopt;
+}
+
+void Communicator::disagree(const std::string& mine, int peer,
+                            const transport::Label& theirs) const {
+  const auto& peers = transport_->peers();
+  throw Mismatch("ranks disagree: {} is in {}, {} in {}", peers[static_cast<size_t>(rank())].text(),
+                 mine, peers[static_cast<size_t>(peer)].text(), describe(theirs));
 }
 
 void Communicator::abort(const std::string& why) noexcept {
@@ -132,14 +182,14 @@ void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
   check();
   call_ = call;
   cargo_ = cargo;
+  const bool is_numbered =
+      call.collective != Collective::send_receive && call.collective != Collective::exchange;
+  if (is_numbered) calls_[call.number % calls_.size()] = call;
   try {
     try {
       action();
     } catch (const transport::Disagreement& found) {
-      const auto& peers = transport_->peers();
-      throw Mismatch("ranks disagree: {} is in {}, {} in {}",
-                     peers[static_cast<size_t>(rank())].text(), what_is_running(),
-                     peers[static_cast<size_t>(found.peer)].text(), describe(found.theirs));
+      disagree(what_is_running(), found.peer, found.theirs);
     } catch (const Timeout& timeout) {
       throw Timeout(timeout.ranks(), fmt::format("{}, in {}", timeout.what(), what_is_running()));
     }
@@ -319,7 +369,8 @@ void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo car
   if (between_two && (other < 0 || other >= world_size() || other == rank()))
     throw BadInput("send from rank {} to rank {}: expected two different ranks from 0 to {}",
                    call.root, call.peer, world_size() - 1);
-  call.number = between_two ? ++messages_[static_cast<size_t>(other)] : ++sequence_;
+  call.number = between_two ? messages_[static_cast<size_t>(other)].number + 1 : ++sequence_;
+  if (between_two) messages_[static_cast<size_t>(other)] = call;
   guard(call, cargo, [&] { by_program(call, buffers, one_each_); });
   if (call.collective == Collective::all_to_all) {
     const Range own = slice(call.count, world_size(), rank());

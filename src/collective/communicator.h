@@ -150,7 +150,12 @@ class Communicator {
   template <typename Action>
   void guard(const Call& call, Cargo cargo, const Action& action);
   std::string what_is_running() const;
-  void tell_stall(const std::vector<int>& late) const;
+  void look_at(const transport::LongWait& wait);
+  void compare_whereabouts(const std::vector<int>& late);
+  std::optional<Call> contradicted_by(const transport::Whereabouts& theirs, int peer,
+                                      const std::vector<int>& late) const;
+  [[noreturn]] void disagree(const std::string& mine, int peer,
+                             const transport::Label& theirs) const;
   void count(int64_t bytes) { (*sent_)[static_cast<size_t>(cargo_.kind)] += bytes; }
 
   const std::unique_ptr<transport::Transport> transport_;
@@ -167,7 +172,8 @@ class Communicator {
   uint64_t sequence_ = 0;
   Call call_;  ///< that is running
   Cargo cargo_;
-  std::vector<uint64_t> messages_;          ///< sent to or received from each rank by send_receive
+  std::array<Call, 16> calls_;              ///< the latest collectives, by number modulo 16
+  std::vector<Call> messages_;              ///< the latest send_receive with each rank
   std::map<ProgramKey, Program> programs_;  ///< by request
   std::optional<SharedDirect> shared_direct_;
   std::vector<std::byte*> term_places_;

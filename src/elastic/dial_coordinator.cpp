@@ -13,7 +13,7 @@
 namespace lockstep::elastic {
 
 net::Descriptor dial_coordinator(const MemberOptions& options) {
-  net::Dial dial({options.host}, options.port, options.key,
+  net::Dial dial({options.host}, {options.port}, options.key,
                  {.kind = net::ConnectionKind::membership}, net::Dial::WhenRefused::give_up);
   const Deadline deadline = Deadline::in(options.connect_seconds);
   while (!dial.advance()) {

@@ -21,6 +21,7 @@ std::unique_ptr<Rendezvous> meet(const Job& job, const ConnectOptions& options,
                                      .world_size = job.world,
                                      .host = job.master_host,
                                      .port = job.master_port,
+                                     .spare_ports = job.spare_ports,
                                      .key = job.key,
                                      .timeout_seconds = options.meeting_seconds,
                                      .stop = options.stop});

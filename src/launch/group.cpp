@@ -8,15 +8,28 @@ namespace lockstep::launch {
 
 using collective::Communicator;
 
-void check_algorithm(const std::string& algorithm, const std::string& transport) {
+namespace {
+
+collective::Algorithm named_algorithm(const std::string& algorithm, const std::string& option) {
+  try {
+    return collective::parse_algorithm(algorithm);
+  } catch (const BadInput& unknown) {
+    throw BadInput("{}{}", option, unknown.what());
+  }
+}
+
+}  // namespace
+
+void check_algorithm(const std::string& algorithm, const std::string& transport,
+                     const std::string& option) {
   if (algorithm == "auto") return;
-  if (collective::parse_algorithm(algorithm).is_engine() && transport != "mpi")
-    throw BadInput("--algorithm {}: transport {} has no all-reduce of its own; mpi has", algorithm,
+  if (named_algorithm(algorithm, option).is_engine() && transport != "mpi")
+    throw BadInput("{}{}: transport {} has no all-reduce of its own; mpi has", option, algorithm,
                    transport);
 }
 
 std::unique_ptr<Communicator> join_group(const Job& job, const GroupOptions& options) {
-  check_algorithm(options.algorithm, options.connect.transport);
+  check_algorithm(options.algorithm, options.connect.transport, options.algorithm_option);
   ConnectOptions connecting = options.connect;
   connecting.facts.insert(connecting.facts.begin(), {"the algorithm", options.algorithm});
   auto group = std::make_unique<Communicator>(
@@ -28,7 +41,7 @@ std::unique_ptr<Communicator> join_group(const Job& job, const GroupOptions& opt
     group->choose(
         [chosen = collective::parse_algorithm(options.algorithm)](int64_t) { return chosen; });
   } else if (group->world_size() > 1 && group->transport().shared_board() == nullptr) {
-    const sim::Network network = sim::calibrate(*group);
+    const sim::Network network = sim::calibrate(*group, {.tell = options.tell});
     if (options.tell_more && group->rank() == 0)
       options.tell_more("auto: measured " + describe(network));
     group->choose(sim::cheapest_on(network, group->world_size()));

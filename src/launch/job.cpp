@@ -1,11 +1,14 @@
 #include "launch/job.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <string_view>
 
+#include "base/digest.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
@@ -82,6 +85,27 @@ int master_port() {
   return kUsualPort + number("SLURM_JOB_ID", 0, std::numeric_limits<int>::max()) % kPortsForJobs;
 }
 
+// torchrun's own store listens at MASTER_PORT. Workers meet at another port, the same on all of
+// them: one of a few below the range from which systems assign ports, and away from torchrun's
+// usual ones. Others may use those ports too, so that the job's name becomes part of its key. The
+// restart count is not part of the name, since torchruns of different hosts may count differently.
+void meet_beside_torchrun(Job& job) {
+  constexpr uint32_t kFirstPort = 20000;
+  constexpr uint32_t kPorts = 9000;
+  constexpr uint32_t kCandidates = 8;
+  const std::string name =
+      fmt::format("torchrun {} at {}", variable("TORCHELASTIC_RUN_ID"), job.master_port);
+  Digest digest(Digest::Kind::sha256);
+  digest.add(name);
+  const auto start = static_cast<uint32_t>(std::stoul(digest.hex().substr(0, 8), nullptr, 16));
+  const auto candidate = [&](uint32_t i) {
+    return static_cast<uint16_t>(kFirstPort + (start + i * (kPorts / kCandidates)) % kPorts);
+  };
+  job.master_port = candidate(0);
+  for (uint32_t i = 1; i < kCandidates; ++i) job.spare_ports.push_back(candidate(i));
+  job.key += name;
+}
+
 }  // namespace
 
 std::string first_host(const std::string& list) {
@@ -111,6 +135,7 @@ std::optional<Job> job_from_environment() {
       job.master_host = first_host(variable("SLURM_JOB_NODELIST"));
     job.master_port = static_cast<uint16_t>(master_port());
     job.key = variable("LOCKSTEP_JOB_KEY");
+    if (variable("TORCHELASTIC_USE_AGENT_STORE") == "True") meet_beside_torchrun(job);
     return job;
   }
   return std::nullopt;

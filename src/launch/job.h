@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep::launch {
 
@@ -16,9 +17,10 @@ struct Job {
   int local_rank = 0;
   std::string master_host = "127.0.0.1";  ///< host of rank 0
   uint16_t master_port = 0;
-  std::string key;       ///< secret of the job's workers
-  std::string launcher;  ///< "torchrun's variables", "Open MPI", ...
-  bool by_mpi = false;   ///< started by an mpirun, so that MPI can be initialised
+  std::vector<uint16_t> spare_ports;  ///< where rank 0 listens if `master_port` is in use
+  std::string key;                    ///< secret of the job's workers
+  std::string launcher;               ///< "torchrun's variables", "Open MPI", ...
+  bool by_mpi = false;                ///< started by an mpirun, so that MPI can be initialised
 };
 
 /// Reads the launcher's environment variables, in this order: torchrun's RANK, WORLD_SIZE, ...;
@@ -28,7 +30,8 @@ struct Job {
 ///
 /// The address of rank 0 is MASTER_ADDR and MASTER_PORT. Defaults: under Slurm the first host of
 /// the job and a port derived from the job id, elsewhere this host and 29500. The key is
-/// LOCKSTEP_JOB_KEY.
+/// LOCKSTEP_JOB_KEY. Where torchrun itself listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE),
+/// rank 0 listens at other ports of MASTER_ADDR, which are derived from MASTER_PORT and the run id.
 std::optional<Job> job_from_environment();
 
 /// "n[1-2,7],m3" -> "n1": the first host of a list as Slurm writes it.

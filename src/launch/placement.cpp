@@ -21,23 +21,26 @@ std::string random_key() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
-std::string key_for(const PlacementFlags& flags) {
+bool is_key_set() {
   const char* const given = std::getenv("LOCKSTEP_JOB_KEY");
-  if (given != nullptr && *given != '\0') return given;
-  if (flags.nodes() > 1)
+  return given != nullptr && *given != '\0';
+}
+
+std::string key_for(const PlacementFlags& flags) {
+  if (flags.nodes() > 1 && !is_key_set())
     throw BadInput(
         "--nnodes {}: set LOCKSTEP_JOB_KEY to a secret, the same on all nodes (any process that "
         "knows it can join the job)",
         flags.nodes());
-  return random_key();
+  return key_of_job();
 }
 
-struct MasterAddress {
-  std::string host;
-  uint16_t port;
-};
+}  // namespace
 
-// HOST, HOST:PORT or [IPV6]:PORT.
+std::string key_of_job() {
+  return is_key_set() ? std::getenv("LOCKSTEP_JOB_KEY") : random_key();
+}
+
 MasterAddress parse_master(const std::string& text) {
   const bool bracketed = text.starts_with('[');
   const size_t host_end = bracketed ? text.find(']') : std::min(text.rfind(':'), text.size());
@@ -53,8 +56,6 @@ MasterAddress parse_master(const std::string& text) {
     throw BadInput("--master {}: expected HOST:PORT", text);
   return {host, static_cast<uint16_t>(port)};
 }
-
-}  // namespace
 
 void check(const PlacementFlags& flags) {
   if (flags.workers() < 1 || flags.workers() > kMostWorkers)

@@ -32,6 +32,17 @@ void check_against(const PlacementFlags& flags, const Job& launched);
 /// environment. Throws BadInput.
 std::vector<Job> jobs_here(const PlacementFlags& flags);
 
+/// LOCKSTEP_JOB_KEY, or a random one.
+std::string key_of_job();
+
+/// HOST, HOST:PORT or [IPV6]:PORT of --master.
+struct MasterAddress {
+  std::string host;
+  uint16_t port;
+};
+/// Throws BadInput. Without a port it is kUsualPort.
+MasterAddress parse_master(const std::string& text);
+
 /// Environment variables from which `job_from_environment` reads the job: torchrun's, and the key.
 std::vector<std::pair<std::string, std::string>> environment_of(const Job& job, int local_world);
 

@@ -105,7 +105,7 @@ void WorkerProcess::become_worker(const Start& place, int parent) {
   surroundings_->reports.reach_from_this_process();
   stand_in_the_background(place.rank);
   for (OutputLine& line : output_) line.become_stream();
-  pin(place.index, place.count, allowed_processors());
+  if (place.pinned) pin(place.index, place.count, allowed_processors());
   is_here_ = true;
 }
 

@@ -32,6 +32,7 @@ class WorkerProcess {
     std::string noun = "rank";  ///< how messages call the number, as in Ending
     int index = 0;  ///< worker `index` of `count` on this host gets its share of processors
     int count = 1;
+    bool pinned = true;
     bool prefixed = false;  ///< its output goes through the launcher, with the rank in front
   };
 

@@ -52,10 +52,12 @@ std::optional<int> Crew::start() {
   try {
     for (int index = 0; index < options_.count; ++index) {
       const int rank = options_.first_rank + index;
-      workers_.emplace_back(
-          WorkerProcess::Start{
-              .rank = rank, .index = index, .count = options_.count, .prefixed = prefixed(rank)},
-          surroundings_);
+      workers_.emplace_back(WorkerProcess::Start{.rank = rank,
+                                                 .index = index,
+                                                 .count = options_.count,
+                                                 .pinned = options_.pinned,
+                                                 .prefixed = prefixed(rank)},
+                            surroundings_);
       if (workers_.back().is_here()) return rank;
     }
   } catch (const Error&) {

@@ -18,6 +18,7 @@ struct WorkersOptions {
   int count = 1;
   int first_rank = 0;  ///< of the workers started here
   Prefixed prefixed = Prefixed::none;
+  bool pinned = true;  ///< to processors of their own
   /// How long the other workers may take to end by themselves after one has failed.
   double patience_seconds = 3;
 };

@@ -19,10 +19,10 @@ constexpr double kServerSeconds = 4;
 
 }  // namespace
 
-Dial::Dial(std::vector<std::string> hosts, uint16_t port, std::string key, const Identity& identity,
-           WhenRefused when_refused)
+Dial::Dial(std::vector<std::string> hosts, std::vector<uint16_t> ports, std::string key,
+           const Identity& identity, WhenRefused when_refused)
     : hosts_(std::move(hosts)),
-      port_(port),
+      ports_(std::move(ports)),
       key_(std::move(key)),
       identity_(identity),
       when_refused_(when_refused),
@@ -52,10 +52,11 @@ bool Dial::dial_next() {
   if (next_ == addresses_.size()) {
     addresses_.clear();
     next_ = 0;
-    for (const std::string& host : hosts_) {
-      const std::vector<Address> found = resolve(host, port_);
-      addresses_.insert(addresses_.end(), found.begin(), found.end());
-    }
+    for (const uint16_t port : ports_)
+      for (const std::string& host : hosts_) {
+        const std::vector<Address> found = resolve(host, port);
+        addresses_.insert(addresses_.end(), found.begin(), found.end());
+      }
     if (addresses_.empty()) return fail("the name service does not answer");
   }
   socket_ = start_connecting(addresses_[next_]);

@@ -12,10 +12,11 @@
 
 namespace lockstep::net {
 
-/// Makes an outgoing connection: tries all addresses of all `hosts` in turn, again and again, until
-/// one accepts the connection and the handshake. Never waits, so that many can be made at once:
+/// Makes an outgoing connection: tries all addresses of all `hosts` at all `ports` in turn, again
+/// and again, until one accepts the connection and the handshake. Never waits, so that many can be
+/// made at once:
 ///
-///     Dial dial({"node0"}, 29500, key, identity, Dial::WhenRefused::give_up);
+///     Dial dial({"node0"}, {29500}, key, identity, Dial::WhenRefused::give_up);
 ///     while (!dial.advance()) {
 ///       pollfd wait = dial.waits_for();
 ///       wait_for({&wait, 1}, dial.seconds_to_next());
@@ -27,8 +28,8 @@ class Dial {
   /// user to solve; among addresses that are guesses, another may be the right one.
   enum class WhenRefused { give_up, try_next };
 
-  Dial(std::vector<std::string> hosts, uint16_t port, std::string key, const Identity& identity,
-       WhenRefused when_refused);
+  Dial(std::vector<std::string> hosts, std::vector<uint16_t> ports, std::string key,
+       const Identity& identity, WhenRefused when_refused);
 
   /// Does what can be done without waiting. True once the connection is made. Throws BadInput when
   /// there is no such host, or when a server refuses and that means to give up.
@@ -52,7 +53,7 @@ class Dial {
   bool fail(const std::string& cause);
 
   std::vector<std::string> hosts_;
-  uint16_t port_;
+  std::vector<uint16_t> ports_;
   std::string key_;
   Identity identity_;
   WhenRefused when_refused_;

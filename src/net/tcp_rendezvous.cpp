@@ -61,7 +61,11 @@ class RendezvousClient : public Rendezvous {
   Descriptor dial();
   std::vector<std::string> await_roster();
 
-  std::string master() const { return fmt::format("{}:{}", options_.host, options_.port); }
+  std::string master() const {
+    const std::string first = fmt::format("{}:{}", options_.host, options_.port);
+    if (options_.spare_ports.empty()) return first;
+    return fmt::format("{} (or port {})", first, fmt::join(options_.spare_ports, ", "));
+  }
 
   [[noreturn]] void lost(const char* how) const {
     throw PeerLost(0, fmt::format("rank {}: rank 0 at {} {} during the rendezvous; see what rank 0 "
@@ -80,9 +84,11 @@ class RendezvousClient : public Rendezvous {
 };
 
 Descriptor RendezvousClient::dial() {
-  Dial dial({options_.host}, options_.port, options_.key,
+  std::vector<uint16_t> ports = options_.spare_ports;
+  ports.insert(ports.begin(), options_.port);
+  Dial dial({options_.host}, ports, options_.key,
             {.from = static_cast<uint32_t>(options_.rank), .kind = ConnectionKind::rendezvous},
-            Dial::WhenRefused::give_up);
+            ports.size() == 1 ? Dial::WhenRefused::give_up : Dial::WhenRefused::try_next);
   while (!dial.advance()) {
     if (deadline_.passed())
       throw Timeout(

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/error.h"
 #include "net/acceptor.h"
@@ -22,6 +23,9 @@ struct TcpRendezvousOptions {
   /// The address at which rank 0 listens and to which the other ranks connect.
   std::string host;
   uint16_t port = 0;
+  /// Rank 0 listens at the first of these that is free if `port` is in use; the other ranks try
+  /// `port` and all of these in turn, until one accepts their key.
+  std::vector<uint16_t> spare_ports = {};
   /// A secret that only the workers of the job know.
   std::string key;
   /// How long to wait for all ranks: to connect, and in every `gather`.

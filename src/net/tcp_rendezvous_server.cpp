@@ -74,10 +74,20 @@ class RendezvousServer : public Rendezvous {
   int joined_count_ = 1;
 };
 
+// `options.port` becomes the port that was free.
+Descriptor listen_at_first_free(TcpRendezvousOptions& options) {
+  for (const uint16_t spare : options.spare_ports) try {
+      return listen_at(options.host, options.port);
+    } catch (const BadInput&) {
+      options.port = spare;
+    }
+  return listen_at(options.host, options.port);
+}
+
 RendezvousServer::RendezvousServer(const TcpRendezvousOptions& options)
     : options_(options),
       acceptor_(
-          listen_at(options.host, options.port), options.key,
+          listen_at_first_free(options_), options.key,
           [](const Identity& identity) { return identity.kind == ConnectionKind::rendezvous; },
           options.log),
       deadline_(Deadline::in(options.timeout_seconds)),

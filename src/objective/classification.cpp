@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/element.h"
+#include "base/shipped.h"
 #include "lockstep/error.h"
 #include "objective/objectives.h"
 
@@ -33,8 +34,8 @@ const Field& label_field(const Fields& fields) {
         "objective 'classification': needs data with one target that is a class label (i64), but "
         "this data has {}; for numeric targets use objective.name = \"regression\" (labels that "
         "NumPy stored as floats are converted by y.astype('int64')), for others an objective of "
-        "your own (docs/plugins.md)",
-        describe(fields.targets));
+        "your own ({})",
+        describe(fields.targets), shipped("docs/plugins.md"));
   return fields.targets[0];
 }
 

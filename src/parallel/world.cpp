@@ -21,11 +21,28 @@ void tell(const std::string& message) {
   std::fputs(fmt::format("lockstep: {}\n", message).c_str(), stderr);
 }
 
-launch::GroupOptions group_options(const launch::Job& job, const WorldOptions& options) {
-  return {.connect = {.transport = launch::resolve_transport(options.transport, job),
+// What messages call the options, up to their values: as the caller has given them.
+struct OptionNames {
+  std::string transport = "WorldOptions::transport = ";
+  std::string algorithm = "WorldOptions::algorithm = ";
+};
+
+std::string transport_of(const launch::Job& job, const WorldOptions& options,
+                         const OptionNames& names) {
+  try {
+    return launch::resolve_transport(options.transport, job);
+  } catch (const BadInput& unknown) {
+    throw BadInput("{}{}", names.transport, unknown.what());
+  }
+}
+
+launch::GroupOptions group_options(const launch::Job& job, const WorldOptions& options,
+                                   const OptionNames& names) {
+  return {.connect = {.transport = transport_of(job, options, names),
                       .silence_seconds = options.silence_seconds,
                       .meeting_seconds = options.meeting_seconds},
           .algorithm = options.algorithm,
+          .algorithm_option = names.algorithm,
           .timeout_seconds = options.timeout_seconds,
           .stall_seconds = options.stall_seconds,
           .tell = tell};
@@ -39,25 +56,29 @@ double seconds_of(const std::string& flag, std::string_view text) {
   return value;
 }
 
-void apply(WorldOptions& options, const std::string& flag, std::string_view value) {
+void apply(WorldOptions& options, OptionNames& names, const std::string& flag,
+           std::string_view value) {
   const std::vector<std::string> flags = {"--lockstep-transport", "--lockstep-algorithm",
                                           "--lockstep-timeout",   "--lockstep-silence",
                                           "--lockstep-meeting",   "--lockstep-stall"};
-  if (flag == flags[0])
+  if (flag == flags[0]) {
     options.transport = value;
-  else if (flag == flags[1])
+    names.transport = flag + "=";
+  } else if (flag == flags[1]) {
     options.algorithm = value;
-  else if (flag == flags[2])
+    names.algorithm = flag + "=";
+  } else if (flag == flags[2]) {
     options.timeout_seconds = seconds_of(flag, value);
-  else if (flag == flags[3])
+  } else if (flag == flags[3]) {
     options.silence_seconds = seconds_of(flag, value);
-  else if (flag == flags[4])
+  } else if (flag == flags[4]) {
     options.meeting_seconds = seconds_of(flag, value);
-  else if (flag == flags[5])
+  } else if (flag == flags[5]) {
     options.stall_seconds = seconds_of(flag, value);
-  else
+  } else {
     throw BadInput("unknown flag '{}'{}; there are: {}", flag, did_you_mean(flag, flags),
                    fmt::join(flags, ", "));
+  }
 }
 
 }  // namespace
@@ -100,16 +121,25 @@ collective::Communicator& World::communicator() {
   return *state_->group;
 }
 
-World init(const WorldOptions& options) {
-  launch::end_by_uncaught_errors();
+namespace {
+
+World join(const WorldOptions& options, const OptionNames& names) {
   const std::optional<launch::Job> launched = launch::job_from_environment();
   if (launched) launch::become_rank(launched->rank);
   const launch::Job job = launched.value_or(launch::Job{});
-  return world_of(launch::join_group(job, group_options(job, options)), job.local_rank);
+  return world_of(launch::join_group(job, group_options(job, options, names)), job.local_rank);
+}
+
+}  // namespace
+
+World init(const WorldOptions& options) {
+  launch::end_by_uncaught_errors();
+  return join(options, {});
 }
 
 World init(int& argc, char** argv, WorldOptions options) {
   launch::end_by_uncaught_errors();
+  OptionNames names;
   int kept = 0;
   for (int i = 0; i < argc; ++i) {
     const std::string_view word = argv[i];
@@ -120,11 +150,11 @@ World init(int& argc, char** argv, WorldOptions options) {
     const size_t equals = word.find('=');
     if (equals == std::string_view::npos)
       throw BadInput("{}: expected a value, as in {}=...", word, word);
-    apply(options, std::string(word.substr(0, equals)), word.substr(equals + 1));
+    apply(options, names, std::string(word.substr(0, equals)), word.substr(equals + 1));
   }
   argv[kept] = nullptr;
   argc = kept;
-  return init(options);
+  return join(options, names);
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "lockstep/error.h"
 
@@ -33,8 +34,10 @@ std::optional<int64_t> step_of(const fs::path& path) {
 
 fs::path Checkpoints::save(const Safetensors& state, int64_t step) const {
   std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) throw BadInput("{}: cannot create: {}", folder_.string(), error.message());
+  fs::create_directory(folder_, error);  // not the run's folder, which may have been removed
+  if (error)
+    throw BadInput("{}: cannot create: {}{}", folder_.string(), error.message(),
+                   cure_of_write_error(error.value()));
   remove_leftovers();
   fs::path path = folder_ / fmt::format("{}{:08}{}", kFilePrefix, step, kFileEnding);
   write_safetensors(path, state.tensors, state.metadata);

@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/atomic_file.h"
 #include "lockstep/error.h"
 
 namespace lockstep::run {
@@ -27,9 +30,11 @@ void write_control(const fs::path& run, const ControlAddress& address) {
   const int file = open(control_file(run).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   const bool written =
       file >= 0 && write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int cause = errno;
   if (file >= 0) close(file);
   if (!written)
-    throw BadInput("{}: cannot be written; is the disk full?", control_file(run).string());
+    throw BadInput("{}: cannot be written: {}{}", control_file(run).string(), std::strerror(cause),
+                   cure_of_write_error(cause));
 }
 
 void remove_control(const fs::path& run) {

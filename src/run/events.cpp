@@ -1,6 +1,7 @@
 #include "run/events.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,21 +28,30 @@ double now() {
 void cut_torn_line(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path)) return;
   std::ifstream file(path, std::ios::binary);
-  auto length = static_cast<std::streamoff>(std::filesystem::file_size(path));
+  const auto whole = static_cast<std::streamoff>(std::filesystem::file_size(path));
+  auto length = whole;
   for (; length > 0; --length) {
     file.seekg(length - 1);
     if (file.get() == '\n') break;
   }
-  std::filesystem::resize_file(path, static_cast<uintmax_t>(length));
+  if (length < whole) std::filesystem::resize_file(path, static_cast<uintmax_t>(length));
 }
 
 }  // namespace
+
+RunRemoved::RunRemoved(const std::filesystem::path& folder)
+    : Error(fmt::format(
+          "{}: the run's folder, or events.jsonl in it, was removed while the run was writing it: "
+          "what was removed is lost, and nothing more is written; start the run again, or "
+          "continue with --resume if checkpoints are left",
+          folder.string())) {}
 
 EventLog::EventLog(std::filesystem::path path) : path_(std::move(path)) {
   cut_torn_line(path_);
   descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor_ < 0)
-    throw BadInput("{}: cannot be written: {}", path_.string(), std::strerror(errno));
+    throw BadInput("{}: cannot be written: {}{}", path_.string(), std::strerror(errno),
+                   cure_of_write_error(errno));
 }
 
 EventLog::~EventLog() {
@@ -59,11 +69,19 @@ void EventLog::write(Json event) {
     const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0)
-      throw BadInput("{}: cannot be written: {}; free some space and continue with --resume",
-                     path_.string(), std::strerror(errno));
+      throw BadInput("{}: cannot be written: {}{}; then continue with --resume", path_.string(),
+                     std::strerror(errno), cure_of_write_error(errno));
     rest.remove_prefix(static_cast<size_t>(written));
   }
+  check_present();
   for (const auto& listener : listeners_) listener(event);
+}
+
+// A file that was removed can still be written to, and nobody will ever read it.
+void EventLog::check_present() const {
+  struct stat file = {};
+  if (descriptor_ < 0 || fstat(descriptor_, &file) != 0 || file.st_nlink > 0) return;
+  throw RunRemoved(path_.parent_path());
 }
 
 std::vector<Json> read_events(const std::filesystem::path& path) {

@@ -5,10 +5,18 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "lockstep/error.h"
+
 namespace lockstep::run {
 
 /// Keeps the order in which keys were written: events are read by people too.
 using Json = nlohmann::ordered_json;
+
+/// A run's folder, or its log, was removed while the run was writing it.
+class RunRemoved : public Error {
+ public:
+  explicit RunRemoved(const std::filesystem::path& folder);
+};
 
 /// A run's log: one JSON object per line in `events.jsonl`. The terminal shows only these events.
 ///
@@ -28,10 +36,13 @@ class EventLog {
   /// Calls `listener` with every event from now on.
   void listen(std::function<void(const Json&)> listener);
 
-  /// Adds the wall-clock time and writes the line at once. Throws BadInput if the disk is full.
+  /// Adds the wall-clock time and writes the line at once. Throws BadInput if the disk is full,
+  /// RunRemoved if the file was removed.
   void write(Json event);
 
  private:
+  void check_present() const;
+
   std::filesystem::path path_;
   int descriptor_ = -1;
   std::vector<std::function<void(const Json&)>> listeners_;

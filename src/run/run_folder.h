@@ -13,8 +13,13 @@ class RunFolder {
   /// A new run. Throws BadInput if the folder contains a run already.
   static RunFolder create(std::filesystem::path path, const Recipe& recipe);
 
-  /// A run to resume. Throws BadInput if there is none, or if another process is writing it.
-  static RunFolder open(std::filesystem::path path);
+  /// How long to wait for another process that holds the lock: the workers of a launcher that was
+  /// killed need a moment to end.
+  static constexpr double kLockSeconds = 5;
+
+  /// A run to resume. Throws BadInput if there is none, or if another process is still writing it
+  /// after `lock_seconds`, with that process.
+  static RunFolder open(std::filesystem::path path, double lock_seconds = kLockSeconds);
 
   /// Replaces the run's recipe.
   void keep(const Recipe& recipe) const;
@@ -33,7 +38,7 @@ class RunFolder {
   std::filesystem::path weights() const { return path_ / "model.safetensors"; }
 
  private:
-  explicit RunFolder(std::filesystem::path path);
+  RunFolder(std::filesystem::path path, double lock_seconds);
   void remove_leftovers() const;
 
   std::filesystem::path path_;

@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/digest.h"
+#include "base/shipped.h"
 #include "base/units.h"
 #include "lockstep/error.h"
 
@@ -86,7 +87,8 @@ bool is_pytorch_file(std::span<const std::byte> bytes) {
 
 void parse(Safetensors& file) {
   if (is_pytorch_file(file.storage))
-    throw Error("it was written by torch.save; write safetensors, as docs/save_checkpoint.py does");
+    throw Error(fmt::format("it was written by torch.save; write safetensors, as {} does",
+                            shipped("docs/save_checkpoint.py")));
   uint64_t header_length = 0;
   if (file.storage.size() < kLengthBytes) throw Error("shorter than its header");
   std::memcpy(&header_length, file.storage.data(), kLengthBytes);

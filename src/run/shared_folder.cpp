@@ -1,11 +1,16 @@
 #include "run/shared_folder.h"
 
+#include "run/events.h"
+
 namespace lockstep::run {
 
 namespace fs = std::filesystem;
 
 RunFolder SharedFolder::open(const Recipe& recipe) {
-  if (!opened_.get().empty()) return RunFolder::open(opened_.get());
+  if (const std::string opened = opened_.get(); !opened.empty()) {
+    if (!fs::exists(opened)) throw RunRemoved(opened);
+    return RunFolder::open(opened);
+  }
   // A worker may have died after it created the folder and before it wrote an event.
   const fs::path made = tried_.get();
   if (!made.empty() && fs::exists(made / "recipe.toml") && !fs::exists(made / "events.jsonl")) {

@@ -2,7 +2,7 @@
 // bandwidth of links; where the line through both does not begin at a short message's time, links
 // let bursts pass. Short all-reduces by each algorithm give latency, overhead and wake-up time: the
 // numbers with which the simulated times are closest to the measured ones, found by coordinate
-// descent.
+// descent. Ranks decide together how much they measure, by a time that is the same on all of them.
 #include "sim/calibrate.h"
 
 #include <fmt/format.h>
@@ -30,8 +30,8 @@ using collective::Program;
 
 constexpr int64_t kShortElements = 1024;
 constexpr int64_t kElementBytes = 4;
-constexpr size_t kLong = 2 << 20;
 constexpr size_t kLongest = 6 << 20;
+constexpr size_t kProbe = 64 << 10;
 
 // The same number on every rank: the average of all.
 double average(Communicator& group, double value) {
@@ -49,24 +49,69 @@ double shared_processors(Communicator& group) {
                                                         : kUnlimited;
 }
 
-// Seconds in which every rank sends a message to the next: the best of a few, with pauses in which
-// token buckets of links refill.
-double measure_long(Communicator& group, const transport::Memory& memory, size_t bytes) {
-  constexpr int kTries = 8;
-  constexpr std::chrono::milliseconds kRest(3);
+// The time since the calibration began.
+class SharedClock {
+ public:
+  SharedClock(Communicator& group, const CalibrateOptions& options)
+      : group_(group), options_(options) {}
+
+  // Collective: the same on every rank, that of the slowest. Ranks leave at about the same moment.
+  double seconds() {
+    double value = stopwatch_.seconds();
+    group_.all_reduce({reinterpret_cast<std::byte*>(&value), 1, Type::f64}, Operation::max);
+    if (value >= options_.notice_seconds && !told_ && options_.tell && group_.rank() == 0)
+      options_.tell(fmt::format(
+          "measuring the network, to choose an all-reduce algorithm, has taken {:.1f} s: it is "
+          "slow or loses messages; this ends after about {:g} s",
+          value, options_.most_seconds));
+    told_ = value >= options_.notice_seconds;
+    return value;
+  }
+
+ private:
+  Communicator& group_;
+  const CalibrateOptions& options_;
+  const Stopwatch stopwatch_;
+  bool told_ = false;
+};
+
+// A part of the calibration: until when it may take new measurements, all but the first.
+struct Measurement {
+  Communicator& group;
+  const transport::Memory& memory;
+  SharedClock& clock;
+  double until;
+};
+
+// Seconds in which every rank sends a message to the next.
+double send_to_next(Communicator& group, const transport::Memory& memory, size_t bytes) {
   const int world = group.world_size();
   const transport::Outgoing out{(group.rank() + 1) % world, memory.data.get(), bytes};
   const transport::Incoming in{(group.rank() + world - 1) % world,
                                memory.data.get() + memory.bytes / 2, bytes};
+  const Stopwatch stopwatch;
+  group.transport().exchange({{bytes}}, {&out, 1}, {&in, 1}, Deadline::in(60));
+  return stopwatch.seconds();
+}
+
+// The best of a few, with pauses in which token buckets of links refill.
+double measure_long(const Measurement& part, size_t bytes) {
+  constexpr int kTries = 8;
+  constexpr std::chrono::milliseconds kRest(3);
   double best = HUGE_VAL;
   for (int i = 0; i < kTries; ++i) {
-    group.barrier();
+    if (part.clock.seconds() >= part.until && i > 0) break;
     std::this_thread::sleep_for(kRest);
-    const Stopwatch stopwatch;
-    group.transport().exchange({{bytes}}, {&out, 1}, {&in, 1}, Deadline::in(60));
-    best = std::min(best, stopwatch.seconds());
+    best = std::min(best, send_to_next(part.group, part.memory, bytes));
   }
-  return average(group, best);
+  return average(part.group, best);
+}
+
+// The size of the longest message: less than usual where it would take long, in whole blocks.
+size_t longest_for(Communicator& group, const transport::Memory& memory, double seconds) {
+  const double probe = average(group, send_to_next(group, memory, kProbe));
+  const auto most = static_cast<size_t>(static_cast<double>(kProbe) * seconds / probe);
+  return std::clamp(most / kProbe * kProbe, 3 * kProbe, kLongest);
 }
 
 // Bytes a second that a rank folds.
@@ -89,23 +134,31 @@ struct MeasuredPlan {
 };
 
 // Seconds of an all-reduce: the average of some in a row, the best of several tries.
-double measure_short(Communicator& group, const transport::Memory& memory, const Plan& plan) {
-  constexpr int kRepeats = 60;
+double measure_short(const Measurement& part, const Plan& plan) {
+  constexpr int kMostRepeats = 60;
+  constexpr int kLeastRepeats = 4;
   constexpr int kTries = 4;
-  const Program program(plan, group.rank());
+  constexpr double kTrySeconds = 0.1;
+  const Program program(plan, part.group.rank());
   const size_t stride = kShortElements * kElementBytes;
   std::vector<std::byte*> slots;
   for (int slot = 0; slot < program.slots(); ++slot)
-    slots.push_back(memory.data.get() + stride * static_cast<size_t>(slot));
+    slots.push_back(part.memory.data.get() + stride * static_cast<size_t>(slot));
+  const auto seconds_of = [&](int repeats) {
+    const Stopwatch stopwatch;
+    for (int k = 0; k < repeats; ++k)
+      collective::run(program, {slots}, part.group.transport(), {{0, 1}}, Deadline::in(60));
+    return stopwatch.seconds() / repeats;
+  };
+  const double first = average(part.group, seconds_of(1));
+  const int repeats = static_cast<int>(
+      std::clamp(kTrySeconds / first, double{kLeastRepeats}, double{kMostRepeats}));
   double best = HUGE_VAL;
   for (int i = 0; i < kTries; ++i) {
-    group.barrier();
-    const Stopwatch stopwatch;
-    for (int k = 0; k < kRepeats; ++k)
-      collective::run(program, {slots}, group.transport(), {{0, 1}}, Deadline::in(60));
-    best = std::min(best, stopwatch.seconds() / kRepeats);
+    if (part.clock.seconds() >= part.until && i > 0) break;
+    best = std::min(best, seconds_of(repeats));
   }
-  return average(group, best);
+  return average(part.group, best);
 }
 
 // Rounds and messages of rank 0.
@@ -171,31 +224,43 @@ void fit_to_samples(Network& network, const std::vector<MeasuredPlan>& samples) 
 // From the times of long messages. Shaped links let bursts of tens or hundreds of kilobytes pass;
 // what looks like a larger burst is an effect of caches, or of other load during the shorter
 // message.
-void set_speed(Network& network, double middle, double most) {
-  constexpr double kMostBurst = kLong / 8.0;
-  const double slope = static_cast<double>(kLongest - kLong) / std::max(1e-9, most - middle);
-  const double burst = static_cast<double>(kLongest) - most * slope;
-  const bool shaped = burst > 0 && burst <= kMostBurst;
-  network.bytes_per_second = shaped ? slope : static_cast<double>(kLongest) / most;
+void set_speed(Network& network, size_t longest, double middle, double most) {
+  const auto bytes = static_cast<double>(longest);
+  const double most_burst = bytes / 24;
+  const double slope = bytes * 2 / 3 / std::max(1e-9, most - middle);
+  const double burst = bytes - most * slope;
+  const bool shaped = burst > 0 && burst <= most_burst;
+  network.bytes_per_second = shaped ? slope : bytes / most;
   network.burst_bytes = shaped ? static_cast<int64_t>(burst) : 0;
 }
 
 }  // namespace
 
-Network calibrate(Communicator& group) {
+Network calibrate(Communicator& group, const CalibrateOptions& options) {
+  constexpr double kLongShare = 0.3;  // of the time, for long messages
   Network network;
   if (group.world_size() < 2) return network;
   const transport::Memory memory = group.allocate(2 * kLongest);
-  const double middle = measure_long(group, memory, kLong);
-  const double most = measure_long(group, memory, kLongest);
-  set_speed(network, middle, most);
+  SharedClock clock(group, options);
+  const double for_long = kLongShare * options.most_seconds;
+  const size_t longest = longest_for(group, memory, for_long / 4);
+  const double middle = measure_long({group, memory, clock, for_long / 2}, longest / 3);
+  const double most = measure_long({group, memory, clock, for_long}, longest);
+  set_speed(network, longest, middle, most);
   network.eager_bytes = int64_t{64} * 1024;
   network.reduce_bytes_per_second = measure_folding(group, memory);
   network.processors = shared_processors(group);
 
+  const std::vector<Plan> plans = sampled_plans(group.world_size());
+  const double begin = clock.seconds();
+  const double each =
+      std::max(0.0, options.most_seconds - begin) / static_cast<double>(plans.size());
   std::vector<MeasuredPlan> samples;
-  for (const Plan& plan : sampled_plans(group.world_size()))
-    samples.push_back({plan, measure_short(group, memory, plan)});
+  for (const Plan& plan : plans) {
+    const double until = begin + each * static_cast<double>(samples.size() + 1);
+    samples.push_back({plan, measure_short({group, memory, clock, until}, plan)});
+    if (clock.seconds() >= options.most_seconds) break;
+  }
   network.latency = 10e-6;
   network.overhead = 5e-6;
   network.overhead_per_byte = 0.5e-9;

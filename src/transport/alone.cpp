@@ -15,7 +15,9 @@ class Alone : public Transport {
   int world_size() const override { return 1; }
   const std::vector<Peer>& peers() const override { return peers_; }
   Memory allocate(size_t bytes) override { return own_memory(bytes); }
-  void watch_stalls(const StallWatch& /*watch*/) override {}
+  void watch_waits(const WaitWatch& /*watch*/) override {}
+  void tell_whereabouts(const Whereabouts& /*mine*/) override {}
+  std::optional<Whereabouts> whereabouts_of(int /*peer*/) override { return std::nullopt; }
   void abort(const std::string& /*why*/, int /*culprit*/) noexcept override {}
   std::unique_ptr<Transport> connect_again(Rendezvous& /*rendezvous*/) const override {
     return connect_alone();

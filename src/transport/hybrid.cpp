@@ -42,9 +42,18 @@ class Hybrid : public Transport {
     between_->abort(why, culprit);
   }
 
-  void watch_stalls(const StallWatch& watch) override {
-    inside_->watch_stalls(watch);
-    between_->watch_stalls(watch);
+  void watch_waits(const WaitWatch& watch) override {
+    inside_->watch_waits(watch);
+    between_->watch_waits(watch);
+  }
+
+  void tell_whereabouts(const Whereabouts& mine) override {
+    inside_->tell_whereabouts(mine);
+    between_->tell_whereabouts(mine);
+  }
+  std::optional<Whereabouts> whereabouts_of(int peer) override {
+    return is_local(peer) ? inside_->whereabouts_of(local_ranks_[static_cast<size_t>(peer)])
+                          : between_->whereabouts_of(peer);
   }
 
   std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,14 +64,27 @@ struct Memory {
   size_t bytes = 0;
 };
 
-/// Reports long waits: `tell` is called once for each wait longer than `seconds`, with the ranks
-/// (in the job) that are waited for. nullptr: no reports.
-struct StallWatch {
-  double seconds = 0;
-  std::function<void(const std::vector<int>& late)> tell = nullptr;
+/// A wait that has lasted for some time, as it is when it is looked at.
+struct LongWait {
+  double before;                 ///< seconds when it was last looked at; 0: not yet
+  double seconds;                ///< that it has lasted
+  const std::vector<int>& late;  ///< ranks (in the job) that are waited for
 
-  /// When to report a wait that begins now.
-  Deadline deadline() const { return tell ? Deadline::in(seconds) : Deadline::never(); }
+  /// Whether it is this old now, and was not when it was last looked at.
+  bool reaches(double age) const { return before < age && age <= seconds; }
+};
+
+/// `look` is called in every wait that lasts longer than `after` seconds, and then ten times a
+/// second, by the thread that waits. What it throws ends the wait. nullptr: it is not called.
+struct WaitWatch {
+  double after = 0;
+  std::function<void(const LongWait& wait)> look = nullptr;
+};
+
+/// Where a rank is that waits. Transports do not interpret it.
+struct Whereabouts {
+  Label label;               ///< of the collective that it is in
+  uint64_t collectives = 0;  ///< that it has called so far
 };
 
 class Engine;
@@ -110,7 +124,12 @@ class Transport {
     abort(why, peers()[static_cast<size_t>(rank())].rank);
   }
 
-  virtual void watch_stalls(const StallWatch& watch) = 0;
+  virtual void watch_waits(const WaitWatch& watch) = 0;
+
+  /// Tells all other ranks where this rank is, besides all messages and without waiting; and what a
+  /// rank has told last. Call them while this rank waits.
+  virtual void tell_whereabouts(const Whereabouts& mine) = 0;
+  virtual std::optional<Whereabouts> whereabouts_of(int peer) = 0;
 
   /// Collective: another transport of the same kind, between the ranks of a rendezvous.
   virtual std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const = 0;

@@ -20,6 +20,8 @@ def why_not():
         return "not root"
     if shutil.which("ip") is None or shutil.which("tc") is None:
         return "iproute2 is not installed"
+    if shutil.which("nft") is None:
+        return "nftables is not installed"
     probe = f"lsprobe{os.getpid()}"
     made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
     if made.returncode != 0:
@@ -86,6 +88,20 @@ class Hosts:
         costs more processor than two cores have for eight hosts."""
         shape = ["tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf"]
         subprocess.run(shape + ["rate", self.rate, "burst", "128kb", "latency", "20ms"], check=True)
+
+    def lose(self, percent):
+        """Every host drops so many of the packets that reach it."""
+        rules = f"""
+            table ip loss {{
+              chain input {{
+                type filter hook input priority 0;
+                iifname "eth0" numgen random mod 100 < {percent} drop
+              }}
+            }}
+            """
+        for host in range(self.count):
+            enter = ["ip", "netns", "exec", self.name(host)]
+            subprocess.run([*enter, "nft", "-f", "-"], input=rules, text=True, check=True)
 
     def cut(self, host):
         """Takes the host's link down, as if its cable were pulled."""

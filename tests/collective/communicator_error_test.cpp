@@ -25,6 +25,19 @@ class CommunicatorErrors : public Communicators {
     }
   }
 
+  static int count(const std::string& text, const std::string& part) {
+    int found = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+      ++found;
+    return found;
+  }
+
+  // A thousand numbers for every rank, which are threads here.
+  static Floats& scratch() {
+    static thread_local Floats values(1000);
+    return values;
+  }
+
   static RankMain reduce(int64_t count, Type type, Operation operation) {
     return [=](Communicator& group) {
       std::vector<std::byte> data(static_cast<size_t>(count) * bytes_of(type));
@@ -88,6 +101,67 @@ TEST_P(CommunicatorErrors, RefusePartnersThatAreNoRanks) {
     Floats values(10);
     expect_bad_input([&] { group.exchange(buffer_of(values), 1, buffer_of(values), 1); },
                      {"exchange to rank 1 and from rank 1: expected other ranks from 0 to 0"});
+  });
+}
+
+// Every rank gives another root, so that all wait and none sends.
+TEST_P(CommunicatorErrors, NameBothRanksAndRootsWhereRootsDiffer) {
+  using Rooted = std::function<void(Communicator&, Buffer, int)>;
+  const std::pair<std::string, Rooted> all[] = {
+      {"broadcast", [](auto& group, Buffer buffer, int root) { group.broadcast(buffer, root); }},
+      {"reduce", [](auto& group, Buffer buffer, int root) { group.reduce(buffer, root); }},
+      {"gather", [](auto& group, Buffer buffer, int root) { group.gather(buffer, root); }},
+      {"scatter", [](auto& group, Buffer buffer, int root) { group.scatter(buffer, root); }}};
+  constexpr int kWorld = 3;
+  for (const auto& [name, call] : all) {
+    const bool waits_for_root = name == "broadcast" || name == "scatter";
+    const auto errors = errors_of_group(kWorld, {.timeout_seconds = 60}, [&](Communicator& group) {
+      Floats values(1000);
+      call(group, buffer_of(values), waits_for_root ? (group.rank() + 1) % kWorld : group.rank());
+    });
+    for (const std::string& error : errors) {
+      EXPECT_NE(error.find("ranks disagree"), std::string::npos) << error;
+      EXPECT_EQ(count(error, name + " number 1"), 2) << error;
+      EXPECT_EQ(count(error, "root "), 2) << error;
+    }
+  }
+}
+
+TEST_P(CommunicatorErrors, NameBothRanksWhereTheyWaitForEachOtherInDifferentCalls) {
+  const std::vector<std::tuple<RankMain, RankMain, std::string, std::string>> pairs = {
+      {[](auto& group) { group.broadcast(buffer_of(scratch()), 1); },
+       [](auto& group) { group.scatter(buffer_of(scratch()), 0); }, "broadcast", "scatter"},
+      {[](auto& group) { group.receive(buffer_of(scratch()), 1); },
+       [](auto& group) { group.receive(buffer_of(scratch()), 0); }, "from 1 to 0", "from 0 to 1"},
+      {[](auto& group) { group.receive(buffer_of(scratch()), 1); },
+       [](auto& group) { group.broadcast(buffer_of(scratch()), 0); }, "send_receive", "broadcast"}};
+  for (const auto& [first, second, one, other] : pairs)
+    for (const std::string& error :
+         errors_of_group(2, {.timeout_seconds = 60}, [&](Communicator& group) {
+           group.barrier();
+           group.rank() == 0 ? first(group) : second(group);
+         })) {
+      EXPECT_NE(error.find("ranks disagree"), std::string::npos) << error;
+      EXPECT_NE(error.find(one), std::string::npos) << error;
+      EXPECT_NE(error.find(other), std::string::npos) << error;
+    }
+}
+
+TEST_P(CommunicatorErrors, AreNotAboutRanksThatAreOnlyLate) {
+  in_group(3, [](Communicator& group) {
+    Floats values(1000);
+    for (int late = 0; late < 3; ++late) {
+      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+      group.broadcast(buffer_of(values), (late + 1) % 3);
+      group.all_reduce(buffer_of(values));
+      if (group.rank() == 0) group.receive(buffer_of(values), 1);
+      if (group.rank() == 1) group.send(buffer_of(values), 0);
+      group.reduce(buffer_of(values), late);
+      Floats others(1000);
+      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+      group.exchange(buffer_of(values), (group.rank() + 1) % 3, buffer_of(others),
+                     (group.rank() + 2) % 3);
+    }
   });
 }
 

@@ -83,6 +83,8 @@ void controls(Bytes bytes) {
     require(header->bytes <= kLongestReason);
     bytes = bytes.subspan(kControlHeaderBytes);
     if (header->bytes > bytes.size()) return;
+    if (header->kind == ControlKind::waits)
+      round_trip(parse_whereabouts, bytes.first(header->bytes));
     bytes = bytes.subspan(header->bytes);
   }
 }

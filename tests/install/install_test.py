@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,30 @@ def model_of(program, folder, out, workers):
     return json.loads(result.stdout)["model_sha256"]
 
 
+def expect_what_help_names(lockstep, installed):
+    """Files that help texts name are there, wherever one is."""
+    named = set()
+    for command in ([], ["train"], ["run"], ["data"], ["workers"], ["list"], ["compare"], ["bench"], ["explain"]):
+        text = run(lockstep, *command, "--help").stdout
+        named |= set(re.findall(r"\S*(?:recipes|docs|examples|scripts|build)/[\w./-]*\w", text))
+    assert len(named) >= 2, named
+    for name in named:
+        assert Path(name).is_absolute() and Path(name).is_file(), f"{name}, which the help names, is not there"
+        assert Path(name).is_relative_to(installed.resolve()), name
+
+
+def expect_what_docs_name(installed):
+    """Links between documents lead somewhere, but for the source's own files."""
+    share = installed / "share/lockstep"
+    for name in ("LICENSE", "README.md", "recipes/fashion-convnet.toml", "examples/slurm/train.sbatch",
+                 "docs/load_checkpoint.py", "docs/save_checkpoint.py", "docs/networks.py", "scripts/packages-build"):
+        assert (share / name).is_file(), f"{name} is not installed"
+    for page in share.glob("docs/*.md"):
+        for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)\s*[)#]", page.read_text()):
+            of_source = re.match(r"\.\./(src|tests|bench|include|CONTRIBUTING.md|check|quickstart)", link)
+            assert of_source or (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
 def main(build, *flags):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
@@ -48,6 +73,8 @@ def main(build, *flags):
         needed = libraries_of(lockstep)
         assert any(name.startswith("liblockstep_core.so.") for name in needed), needed
         assert not any("torch" in name for name in needed), needed
+        expect_what_help_names(lockstep, installed)
+        expect_what_docs_name(installed)
 
         examples = folder / "examples"
         run("cmake", "-S", ROOT / "examples", "-B", examples, f"-DCMAKE_PREFIX_PATH={installed}", *flags)

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <list>
 #include <map>
+#include <set>
 
 #include "expect_error.h"
 #include "scoped_variable.h"
@@ -38,7 +39,10 @@ class Environment {
                              "SLURM_LOCALID",
                              "SLURM_JOB_NODELIST",
                              "SLURM_JOB_ID",
-                             "SLURM_STEP_ID"}) {
+                             "SLURM_STEP_ID",
+                             "TORCHELASTIC_RUN_ID",
+                             "TORCHELASTIC_RESTART_COUNT",
+                             "TORCHELASTIC_USE_AGENT_STORE"}) {
       before_.emplace_back(name, "");  // puts back what was there
       unsetenv(name);
     }
@@ -79,6 +83,46 @@ TEST(Job, IsReadFromTorchrunsVariables) {
   EXPECT_EQ(job->master_port, 1234);
   EXPECT_EQ(job->key, "secret");
   EXPECT_EQ(job->launcher, "torchrun's variables");
+}
+
+TEST(Job, MeetsAtOtherPortsWhereTorchrunListensAtItsOwn) {
+  Variables variables = {{"RANK", "1"},
+                         {"WORLD_SIZE", "2"},
+                         {"MASTER_PORT", "29500"},
+                         {"TORCHELASTIC_RUN_ID", "none"},
+                         {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+  EXPECT_EQ(job_in(variables)->master_port, 29500);
+  EXPECT_TRUE(job_in(variables)->spare_ports.empty());
+
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  const auto ports_in = [](const Variables& some) {
+    const auto job = job_in(some);
+    std::vector<uint16_t> ports = job->spare_ports;
+    ports.push_back(job->master_port);
+    return ports;
+  };
+  const std::vector<uint16_t> ports = ports_in(variables);
+  EXPECT_GT(ports.size(), 4U);
+  EXPECT_EQ(std::set<uint16_t>(ports.begin(), ports.end()).size(), ports.size());
+  for (const uint16_t port : ports) {
+    EXPECT_GE(port, 20000);
+    EXPECT_LT(port, 29000);
+  }
+
+  // All workers find the same, whichever restart their torchrun counts.
+  variables["RANK"] = "0";
+  variables["TORCHELASTIC_RESTART_COUNT"] = "3";
+  EXPECT_EQ(ports_in(variables), ports);
+  const std::string key = job_in(variables)->key;
+
+  // Another job must not be met by mistake.
+  variables["MASTER_PORT"] = "29501";
+  EXPECT_NE(ports_in(variables), ports);
+  EXPECT_NE(job_in(variables)->key, key);
+  variables["MASTER_PORT"] = "29500";
+  variables["TORCHELASTIC_RUN_ID"] = "another";
+  EXPECT_NE(ports_in(variables), ports);
+  EXPECT_NE(job_in(variables)->key, key);
 }
 
 TEST(Job, IsReadFromEveryLaunchersVariables) {

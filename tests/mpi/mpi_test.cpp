@@ -248,6 +248,12 @@ int end_badly(const std::string& mode) {
       group.all_reduce({reinterpret_cast<std::byte*>(values.data()),
                         static_cast<int64_t>(values.size()), Type::f32});
     }
+    if (mode == "roots") {
+      std::vector<float> values(1000);
+      const int root = (all->rank() + 1) % all->world_size();
+      collective::Communicator group(std::move(transport));
+      group.broadcast({reinterpret_cast<std::byte*>(values.data()), 1000, Type::f32}, root);
+    }
     return 0;
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
@@ -259,7 +265,8 @@ int end_badly(const std::string& mode) {
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "abort" || mode == "mismatch" || mode == "world") return end_badly(mode);
+  for (const char* const one : {"abort", "mismatch", "roots", "world"})
+    if (mode == one) return end_badly(mode);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

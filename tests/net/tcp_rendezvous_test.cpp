@@ -59,6 +59,37 @@ TEST(TcpRendezvous, APortInUseIsNamedWithWhatToDo) {
                    {"127.0.0.1:" + std::to_string(port), "in use", "choose another port"});
 }
 
+TEST(TcpRendezvous, MeetsAtASparePortThatIsFree) {
+  const Descriptor silent = listen_at("127.0.0.1", 0);  // accepts connections and says nothing
+  const uint16_t taken = local_address(silent.get()).port();
+  const uint16_t port = free_port();
+  expect_nothing(play(3, [&](int rank) {
+    TcpRendezvousOptions options = rendezvous_options(rank, 3, taken, 30);
+    options.spare_ports = {port};
+    EXPECT_EQ(rendezvous_over_tcp(options)->gather("hello").size(), 3U);
+  }));
+}
+
+TEST(TcpRendezvous, TwoJobsThatMayUseTheSamePortsDoNotMeet) {
+  const uint16_t first = free_port();
+  const uint16_t second = free_port();
+  expect_nothing(play(4, [&](int worker) {
+    TcpRendezvousOptions options = rendezvous_options(worker % 2, 2, first, 30);
+    options.spare_ports = {second};
+    options.key = worker < 2 ? "one job" : "another job";
+    const std::string text = options.key;
+    EXPECT_EQ(rendezvous_over_tcp(options)->gather(text), std::vector<std::string>(2, text));
+  }));
+}
+
+TEST(TcpRendezvous, NamesAllPortsWhereRankZeroIsMissing) {
+  TcpRendezvousOptions options = rendezvous_options(1, 2, free_port(), 0.2);
+  options.spare_ports = {free_port()};
+  const std::string message = message_of<Timeout>([&] { rendezvous_over_tcp(options); });
+  EXPECT_TRUE(has(message, std::to_string(options.port))) << message;
+  EXPECT_TRUE(has(message, std::to_string(options.spare_ports[0]))) << message;
+}
+
 TEST(TcpRendezvous, AMissingRankZeroIsATimeoutThatNamesAddressAndCause) {
   const uint16_t port = free_port();
   const std::string message =
@@ -120,7 +151,7 @@ TEST(TcpRendezvous, RefusesRanksThatAreOutOfRangeAndGoesOn) {
     TcpRendezvousOptions options = rendezvous_options(i == 2 ? 1 : 0, 2, port);
     if (i == 0) options.log = [&](const std::string& line) { log.push_back(line); };
     if (i == 1) {  // has the same world size, and rank 9
-      Dial dial({"127.0.0.1"}, port, "a key", {.from = 9, .kind = ConnectionKind::rendezvous},
+      Dial dial({"127.0.0.1"}, {port}, "a key", {.from = 9, .kind = ConnectionKind::rendezvous},
                 Dial::WhenRefused::give_up);
       while (!dial.advance()) {
         pollfd wait = dial.waits_for();

@@ -63,6 +63,31 @@ def simulator_foretells_large_buckets(lockstep):
         assert 0.6 < row["time_us"] / row["predicted_us"] < 1.7, row
 
 
+def choosing_an_algorithm_ends_soon_where_packets_are_lost(lockstep):
+    """It would take half a minute if it measured as much as on a good network. Loosely: 3 s are meant."""
+    with Hosts(4) as hosts:
+        hosts.lose(percent=2)
+        command = bench(lockstep, "--transport", "tcp", "-b", "4K", "-e", "4K", "--verbose")
+        environment = {"WORLD_SIZE": "4", "MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29500", "LOCKSTEP_JOB_KEY": "k"}
+        begin = time.monotonic()
+        workers = [
+            hosts.start(rank, command, {**environment, "RANK": str(rank)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            for rank in range(4)
+        ]
+        said = []
+        try:
+            while not said or "auto: measured" not in said[-1]:
+                said.append(workers[0].stderr.readline())
+                assert said[-1], f"it has ended: {said}"
+            seconds = time.monotonic() - begin
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.communicate()
+    print(f"{seconds:.1f} s: {said}")
+    assert seconds < 15, (seconds, said)
+
+
 def a_cut_off_host_is_named(lockstep):
     silence = 2
     with Hosts(3) as hosts:
@@ -175,6 +200,7 @@ if __name__ == "__main__":
         hybrid_adds_right,
         shm_refuses_other_hosts,
         simulator_foretells_large_buckets,
+        choosing_an_algorithm_ends_soon_where_packets_are_lost,
         a_cut_off_host_is_named,
         four_hosts_train_to_the_model_of_one_worker,
         a_cut_off_host_stops_and_may_join_again,

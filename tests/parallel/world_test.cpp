@@ -238,6 +238,24 @@ TEST(World, SplitsIntoWorldsByColor) {
   });
 }
 
+TEST(World, CallsOptionsAsTheCallerHasGivenThem) {
+  expect_bad_input([] { init({.transport = "shm", .algorithm = "engine"}); },
+                   {"WorldOptions::algorithm = engine: transport shm has no all-reduce"});
+  expect_bad_input([] { init({.transport = "smh"}); }, {"WorldOptions::transport = 'smh'"});
+  const auto with_flag = [](std::string flag) {
+    std::string program = "program";
+    std::vector<char*> words = {program.data(), flag.data(), nullptr};
+    int count = 2;
+    init(count, words.data(), {.transport = "shm"});
+  };
+  expect_bad_input([&] { with_flag("--lockstep-algorithm=engine"); },
+                   {"--lockstep-algorithm=engine: transport shm has no all-reduce"});
+  expect_bad_input([&] { with_flag("--lockstep-algorithm=rign"); },
+                   {"--lockstep-algorithm='rign': no such algorithm", "ring"});
+  expect_bad_input([&] { with_flag("--lockstep-transport=smh"); },
+                   {"--lockstep-transport='smh': no such transport"});
+}
+
 TEST(World, CountsTheBytesItSends) {
   as_workers(2, [](World everyone) {
     const int64_t before = everyone.bytes_sent();

@@ -13,7 +13,6 @@
 namespace lockstep::transport::mpi {
 namespace {
 
-constexpr int kTagsPerPeer = 1000;
 constexpr int kPollsBeforeYield = 2000;
 constexpr int kPollsPerLookAtTheClock = 64;
 
@@ -36,7 +35,7 @@ void Exchange::begin(const Label& label, std::span<const Outgoing> outgoing,
   envelopes_.resize(std::max(envelopes_.size(), outgoing.size() + incoming.size()));
   std::vector<int> to(port_.peers.size());
   std::vector<int> from(port_.peers.size());
-  const auto tag = [&](int& messages) { return port_.first_tag + messages++ % kTagsPerPeer * 2; };
+  const auto tag = [&](int& messages) { return port_.first_tag + messages++ % (kTags / 2) * 2; };
   for (size_t i = 0; i < outgoing.size(); ++i)
     sends_[i].tag = tag(to[static_cast<size_t>(outgoing[i].peer)]);
   for (size_t i = 0; i < incoming.size(); ++i)
@@ -52,15 +51,15 @@ void Exchange::run(const Label& label, std::span<const Outgoing> outgoing,
                    receives_[i].tag);
     for (size_t i = 0; i < outgoing.size(); ++i) send_envelope(i);
     int idle = 0;
-    Deadline stall = watch_.deadline();
+    WatchedWait wait(watch_);
     while (pending_ > 0) {
       poll();
       for (const MpiTask& task : done_) complete(task);
       idle = done_.empty() ? idle + 1 : 0;
       if (idle > 0 && (port_.crowded || idle > kPollsBeforeYield)) sched_yield();
-      if (!done_.empty()) stall = watch_.deadline();
+      if (!done_.empty()) wait.restart();
       if (idle % kPollsPerLookAtTheClock == kPollsPerLookAtTheClock - 1)
-        look_at_the_clock(deadline, stall);
+        look_at_the_clock(deadline, wait);
     }
   } catch (...) {
     drop_requests();
@@ -211,20 +210,22 @@ std::map<int, std::string> Exchange::late_ranks() const {
   return silent.empty() ? not_taking : silent;
 }
 
-void Exchange::look_at_the_clock(Deadline deadline, Deadline& stall) const {
-  if (!deadline.passed() && !stall.passed()) return;
+void Exchange::look_at_the_clock(Deadline deadline, WatchedWait& wait) const {
   std::vector<int> ranks;
   std::vector<std::string> names;
-  for (const auto& [rank, name] : late_ranks()) {
-    ranks.push_back(rank);
-    names.push_back(name);
-  }
-  if (deadline.passed())
-    throw Timeout(ranks, fmt::format("[mpi] {} timed out waiting for {}",
-                                     port_.peers[static_cast<size_t>(port_.rank)].text(),
-                                     fmt::join(names, ", ")));
-  watch_.tell(ranks);
-  stall = Deadline::never();
+  const auto find_late = [&] {
+    for (const auto& [rank, name] : late_ranks()) {
+      ranks.push_back(rank);
+      names.push_back(name);
+    }
+    return ranks;
+  };
+  wait.look(find_late);
+  if (!deadline.passed()) return;
+  if (ranks.empty()) find_late();
+  throw Timeout(ranks, fmt::format("[mpi] {} timed out waiting for {}",
+                                   port_.peers[static_cast<size_t>(port_.rank)].text(),
+                                   fmt::join(names, ", ")));
 }
 
 // Cancels requests that have not started; MPI keeps the others until the process ends.
@@ -242,7 +243,10 @@ void Exchange::drop_requests() noexcept {
 
 void Exchange::finish(MPI_Request request, Deadline deadline) {
   int idle = 0;
-  Deadline stall = watch_.deadline();
+  WatchedWait wait(watch_);
+  std::vector<int> others;
+  for (const Peer& peer : port_.peers)
+    if (peer.rank != port_.peers[static_cast<size_t>(port_.rank)].rank) others.push_back(peer.rank);
   while (true) {
     int done = 0;
     {
@@ -252,16 +256,8 @@ void Exchange::finish(MPI_Request request, Deadline deadline) {
     if (done != 0) return;
     if (++idle > kPollsBeforeYield || port_.crowded) sched_yield();
     if (idle % kPollsPerLookAtTheClock != 0) continue;
-    if (!deadline.passed() && !stall.passed()) continue;
-    std::vector<int> others;
-    for (const Peer& peer : port_.peers)
-      if (peer.rank != port_.peers[static_cast<size_t>(port_.rank)].rank)
-        others.push_back(peer.rank);
-    if (!deadline.passed()) {
-      watch_.tell(others);
-      stall = Deadline::never();
-      continue;
-    }
+    wait.look([&] { return others; });
+    if (!deadline.passed()) continue;
     library_.give_up();
     throw Timeout(others, fmt::format("[mpi] MPI's own all-reduce timed out: at least one of the "
                                       "ranks {} did not take part",

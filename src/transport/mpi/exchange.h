@@ -14,6 +14,7 @@
 
 #include "transport/mpi/library.h"
 #include "transport/transport.h"
+#include "transport/watched_wait.h"
 
 namespace lockstep::transport::mpi {
 
@@ -32,12 +33,15 @@ class Exchange {
  public:
   explicit Exchange(Port port) : port_(std::move(port)) {}
 
+  /// The tags of messages are from `Port::first_tag` on, fewer than these.
+  static constexpr int kTags = 2000;
+
   const Port& port() const { return port_; }
 
   void run(const Label& label, std::span<const Outgoing> outgoing,
            std::span<const Incoming> incoming, Deadline deadline);
 
-  void watch_stalls(const StallWatch& watch) { watch_ = watch; }
+  void watch_waits(const WaitWatch& watch) { watch_ = watch; }
 
   /// Waits for a request of an MPI collective.
   void finish(MPI_Request request, Deadline deadline);
@@ -90,12 +94,12 @@ class Exchange {
   void poll();
   void throw_failed(int found);
   std::map<int, std::string> late_ranks() const;
-  void look_at_the_clock(Deadline deadline, Deadline& stall) const;
+  void look_at_the_clock(Deadline deadline, WatchedWait& wait) const;
 
   const Port port_;
   Library& library_ = Library::get();
 
-  StallWatch watch_;
+  WaitWatch watch_;
   bool failed_ = false;
 
   // Of the current exchange.

@@ -4,23 +4,38 @@
 #include <cstdlib>
 
 #include "lockstep/error.h"
+#include "transport/mpi.h"
 
 namespace lockstep::transport::mpi {
 namespace {
+
+// The variable in which an MPI's launcher says how many processes it has started.
+struct MpiLauncher {
+  const char* name;
+  const char* variable;
+};
+
+constexpr MpiLauncher kOpenMpi = {"Open MPI", "OMPI_COMM_WORLD_SIZE"};
+constexpr MpiLauncher kMpich = {"MPICH", "PMI_SIZE"};
 
 // A program built with one MPI and started by another one's mpirun runs as many separate worlds of
 // size 1, without an error.
 void expect_the_launchers_world() {
   int world = 0;
   check(MPI_Comm_size(MPI_COMM_WORLD, &world), "MPI_Comm_size");
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
-    const char* const text = std::getenv(name);
+  if (world > 1) return;
+  for (const MpiLauncher& launcher : {kOpenMpi, kMpich}) {
+    const char* const text = std::getenv(launcher.variable);
     const int started = text == nullptr ? 1 : std::atoi(text);
-    if (started > 1 && world == 1)
-      throw BadInput(
-          "{}={}, but MPI sees one process: the launcher belongs to another MPI than the one this "
-          "program was built with; use the mpirun of that MPI",
-          name, started);
+    if (started <= 1) continue;
+    const std::string built_with = mpi_version();
+    const bool open_mpi = built_with.starts_with(kOpenMpi.name);
+    throw BadInput(
+        "the mpirun of {} ({}={}) started this program, but it was built with another MPI, {}, "
+        "which sees one process; start it by the mpirun of that MPI{}, or choose the transport "
+        "hybrid, which needs no MPI",
+        launcher.name, launcher.variable, started, built_with,
+        open_mpi ? " (Debian: mpirun.openmpi)" : " (Debian: mpirun.mpich)");
   }
 }
 

@@ -15,6 +15,7 @@
 #include "transport/engine.h"
 #include "transport/mpi/exchange.h"
 #include "transport/mpi/library.h"
+#include "transport/mpi/whereabouts_notes.h"
 #include "transport/own_memory.h"
 
 namespace lockstep::transport {
@@ -94,7 +95,10 @@ class MpiEngine final : public Engine {
 class Mpi final : public Transport {
  public:
   Mpi(mpi::Port port, const MpiOptions& options)
-      : exchange_(std::move(port)), engine_(exchange_), options_(options) {}
+      : exchange_(std::move(port)),
+        engine_(exchange_),
+        notes_(exchange_.port()),
+        options_(options) {}
 
   const char* name() const override { return "mpi"; }
   int rank() const override { return exchange_.port().rank; }
@@ -108,7 +112,9 @@ class Mpi final : public Transport {
   }
 
   Memory allocate(size_t bytes) override { return own_memory(bytes); }
-  void watch_stalls(const StallWatch& watch) override { exchange_.watch_stalls(watch); }
+  void watch_waits(const WaitWatch& watch) override { exchange_.watch_waits(watch); }
+  void tell_whereabouts(const Whereabouts& mine) override { notes_.tell(mine); }
+  std::optional<Whereabouts> whereabouts_of(int peer) override { return notes_.told_by(peer); }
 
   void abort(const std::string& why, int /*culprit*/) noexcept override {
     mpi::Library::get().give_up();
@@ -125,6 +131,7 @@ class Mpi final : public Transport {
  private:
   mpi::Exchange exchange_;
   MpiEngine engine_;
+  mpi::WhereaboutsNotes notes_;
   const MpiOptions options_;
 };
 
@@ -229,7 +236,9 @@ std::string mpi_version() {
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
   const std::string all(text.data(), static_cast<size_t>(length));
-  return all.substr(0, all.find_first_of(",\n"));
+  std::string first = all.substr(0, all.find_first_of(",\n"));
+  std::replace(first.begin(), first.end(), '\t', ' ');  // MPICH writes a tab before its number
+  return first;
 }
 
 std::unique_ptr<Rendezvous> mpi_rendezvous(const MpiOptions& options) {

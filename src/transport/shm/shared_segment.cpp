@@ -63,9 +63,8 @@ void refuse_other_hosts(const std::vector<json>& ranks) {
   for (size_t rank = 1; rank < ranks.size(); ++rank)
     if (ranks[rank].at("identity") != ranks[0].at("identity"))
       throw BadInput(
-          "transport shm: rank 0 is on {} and rank {} on {}, which share no memory; use "
-          "--transport "
-          "hybrid or tcp",
+          "transport shm: rank 0 is on {} and rank {} on {}, which share no memory; use the "
+          "transport hybrid or tcp",
           ranks[0].at("host").get<std::string>(), rank, ranks[rank].at("host").get<std::string>());
 }
 
@@ -101,6 +100,7 @@ void SharedSegment::lay_out() {
     return std::exchange(bytes_, round_up(bytes_ + bytes, kCacheLine));
   };
   last_words_ = place(sizeof(LastWords));
+  whereabouts_ = place(sizeof(WhereaboutsNote) * ranks);
   bells_ = place(sizeof(Bell) * ranks);
   pulses_ = place(sizeof(Pulse) * ranks);
   notices_ = place(sizeof(Notice) * 2 * ranks);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +60,12 @@ struct Queue {
   alignas(kCacheLine) Parcel parcels[kQueueLength];
 };
 
+/// Where a rank was when it last waited long. Its version is odd while it is written.
+struct alignas(kCacheLine) WhereaboutsNote {
+  std::atomic<uint64_t> version;
+  std::array<std::atomic<uint64_t>, 6> words;  ///< of the label; the number of collectives
+};
+
 /// The reason of the first rank that aborted or lost another.
 struct alignas(kCacheLine) LastWords {
   std::atomic<uint32_t> state;  ///< 0: none, 1: being written, 2: written
@@ -92,6 +99,7 @@ class SharedSegment {
   }
   Finish& finish(int rank) const { return at<Finish>(finishes_)[rank]; }
   Queue& queue(int from, int to) const { return at<Queue>(queues_)[from * world_ + to]; }
+  WhereaboutsNote& whereabouts(int rank) const { return at<WhereaboutsNote>(whereabouts_)[rank]; }
   LastWords& last_words() const { return *at<LastWords>(last_words_); }
   std::byte* mailbox(int rank, uint64_t sequence) const {
     return base_ + mailboxes_ +
@@ -124,7 +132,8 @@ class SharedSegment {
   const int world_;
   std::vector<Peer> peers_;
   bool crowded_ = false;
-  size_t bells_ = 0, pulses_ = 0, notices_ = 0, finishes_ = 0, queues_ = 0, last_words_ = 0;
+  size_t bells_ = 0, pulses_ = 0, notices_ = 0, finishes_ = 0, queues_ = 0, last_words_ = 0,
+         whereabouts_ = 0;
   size_t mailboxes_ = 0, heaps_ = 0, bytes_ = 0;
   std::byte* base_ = nullptr;
   int file_ = -1;

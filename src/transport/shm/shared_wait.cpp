@@ -10,6 +10,8 @@
 #include <climits>
 #include <cstring>
 
+#include "transport/watched_wait.h"
+
 namespace lockstep::transport {
 namespace {
 
@@ -73,14 +75,11 @@ void SharedWait::ring(int rank) const {
 void SharedWait::sleep_until(const std::function<bool()>& ready,
                              const std::function<bool(int)>& late, Deadline deadline) {
   Bell& bell = segment_->bell(segment_->rank());
-  Deadline stall = watch_.deadline();
+  WatchedWait wait(watch_);
   while (!ready()) {
     check(late);
     if (deadline.passed()) time_out(late);
-    if (stall.passed()) {
-      watch_.tell(late_ranks(late).ranks);
-      stall = Deadline::never();
-    }
+    wait.look([&] { return late_ranks(late).ranks; });
     const uint32_t rings = bell.rings.load();
     bell.sleeping.store(1);
     if (!ready()) futex_wait(bell.rings, rings, std::min(kCheckSeconds, deadline.left()));
@@ -102,6 +101,26 @@ SharedWait::Late SharedWait::late_ranks(const std::function<bool(int)>& late) co
     found.names.push_back(segment_->peer(rank).text());
   }
   return found;
+}
+
+// Only this rank writes here, and others read again while it does.
+void SharedWait::tell_whereabouts(const Whereabouts& mine) {
+  WhereaboutsNote& note = segment_->whereabouts(segment_->rank());
+  note.version.fetch_add(1);
+  for (size_t i = 0; i < mine.label.words.size(); ++i) note.words[i].store(mine.label.words[i]);
+  note.words.back().store(mine.collectives);
+  note.version.fetch_add(1);
+}
+
+std::optional<Whereabouts> SharedWait::whereabouts_of(int rank) const {
+  const WhereaboutsNote& note = segment_->whereabouts(rank);
+  const uint64_t version = note.version.load();
+  Whereabouts theirs;
+  for (size_t i = 0; i < theirs.label.words.size(); ++i)
+    theirs.label.words[i] = note.words[i].load();
+  theirs.collectives = note.words.back().load();
+  const bool complete = version > 0 && version % 2 == 0 && note.version.load() == version;
+  return complete ? std::optional(theirs) : std::nullopt;
 }
 
 void SharedWait::time_out(const std::function<bool(int)>& late) const {

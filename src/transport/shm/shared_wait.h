@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -33,7 +34,10 @@ class SharedWait {
     if (!spin(ready)) sleep_until(ready, late, deadline);
   }
 
-  void watch_stalls(const StallWatch& watch) { watch_ = watch; }
+  void watch_waits(const WaitWatch& watch) { watch_ = watch; }
+
+  void tell_whereabouts(const Whereabouts& mine);
+  std::optional<Whereabouts> whereabouts_of(int rank) const;
 
   /// Call it after a sequentially consistent store of something that `rank` may wait for.
   void wake(int rank) const {
@@ -90,7 +94,7 @@ class SharedWait {
   };
   std::vector<Heard> heard_;
   Deadline::Clock::time_point last_check_;
-  StallWatch watch_;
+  WaitWatch watch_;
 
   Mutex mutex_;
   Condition stop_;  ///< `stopping_` was set

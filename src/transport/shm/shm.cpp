@@ -36,7 +36,11 @@ class Shm : public Transport {
 
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
-  void watch_stalls(const StallWatch& watch) override { wait_.watch_stalls(watch); }
+  void watch_waits(const WaitWatch& watch) override { wait_.watch_waits(watch); }
+  void tell_whereabouts(const Whereabouts& mine) override { wait_.tell_whereabouts(mine); }
+  std::optional<Whereabouts> whereabouts_of(int peer) override {
+    return wait_.whereabouts_of(peer);
+  }
 
   void abort(const std::string& why, int culprit) noexcept override {
     try {

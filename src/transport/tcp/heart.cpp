@@ -58,7 +58,8 @@ Heart::Heart(int rank, const std::vector<Peer>& peers, std::vector<net::Descript
       beat_seconds_(std::min(silence_seconds / 10, kLongestBeat)),
       alarm_(event()),
       stop_(event()),
-      left_(peers.size()) {
+      left_(peers.size()),
+      whereabouts_(peers.size()) {
   for (size_t peer = 0; peer < controls.size(); ++peer)
     if (controls[peer]) lines_.push_back({static_cast<int>(peer), std::move(controls[peer])});
   if (!lines_.empty()) thread_ = start_without_signals([this] { run(); });
@@ -138,14 +139,20 @@ void Heart::parse(PeerLine& line, std::vector<Notice>& notices) {
       return;
     }
     if (rest.size() < kControlHeaderBytes + header->bytes) break;
-    const std::string why = line.arrived.substr(used + kControlHeaderBytes, header->bytes);
+    const std::string payload = line.arrived.substr(used + kControlHeaderBytes, header->bytes);
     used += kControlHeaderBytes + header->bytes;
     if (header->kind == ControlKind::heartbeat) continue;
+    if (header->kind == ControlKind::waits) {
+      const MutexLock lock(mutex_);
+      whereabouts_[static_cast<size_t>(line.peer)] =
+          parse_whereabouts(std::as_bytes(std::span(payload)));
+      continue;
+    }
     line.open = false;
     if (header->kind == ControlKind::gave_up) {
       const bool known = header->culprit < peers_.size();
       notices.push_back({known ? static_cast<int>(header->culprit) : line.peer,
-                         fmt::format("{} aborted: {}", peer(line.peer).text(), why)});
+                         fmt::format("{} aborted: {}", peer(line.peer).text(), payload)});
     } else {
       const MutexLock lock(mutex_);
       left_[static_cast<size_t>(line.peer)] = true;
@@ -174,6 +181,16 @@ void Heart::send_to_all(const std::string& text) {
   const MutexLock lock(sending_);
   for (const PeerLine& line : lines_)
     net::send_some(line.socket.get(), std::as_bytes(std::span(text)));
+}
+
+void Heart::tell_whereabouts(const Whereabouts& mine) {
+  send_to_all(encode(ControlHeader{.kind = ControlKind::waits, .bytes = kWhereaboutsBytes}) +
+              encode(mine));
+}
+
+std::optional<Whereabouts> Heart::whereabouts_of(int rank) {
+  const MutexLock lock(mutex_);
+  return whereabouts_[static_cast<size_t>(rank)];
 }
 
 void Heart::lose(int rank, const std::string& how) {

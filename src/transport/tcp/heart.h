@@ -38,6 +38,9 @@ class Heart {
   /// and throws PeerLost with it.
   [[noreturn]] void raise_broken(int rank) EXCLUDES(mutex_);
 
+  void tell_whereabouts(const Whereabouts& mine) EXCLUDES(sending_);
+  std::optional<Whereabouts> whereabouts_of(int rank) EXCLUDES(mutex_);
+
   /// Tells all others that this rank aborts because of `culprit`, a rank of the job.
   void give_up(const std::string& why, int culprit) EXCLUDES(mutex_, sending_);
 
@@ -87,6 +90,7 @@ class Heart {
   std::optional<PeerLost> loss_ GUARDED_BY(mutex_);
   int culprit_ GUARDED_BY(mutex_) = 0;  ///< of the loss, by its rank in this group
   std::vector<bool> left_ GUARDED_BY(mutex_);
+  std::vector<std::optional<Whereabouts>> whereabouts_ GUARDED_BY(mutex_);  ///< by rank
   bool gave_up_ GUARDED_BY(mutex_) = false;
 
   std::thread thread_;  // last: it uses all of the above

@@ -16,6 +16,7 @@
 #include "transport/tcp/heart.h"
 #include "transport/tcp/tcp_mesh.h"
 #include "transport/tcp/tcp_stream.h"
+#include "transport/watched_wait.h"
 
 // Words: a message larger than kStripe is cut into `parts`, one for every stream of its pair, each
 // beginning at a multiple of 64 bytes. A stream is `active` in an exchange while it has something
@@ -61,7 +62,11 @@ class Tcp : public Transport {
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
   Memory allocate(size_t bytes) override { return own_memory(bytes); }
-  void watch_stalls(const StallWatch& watch) override { watch_ = watch; }
+  void watch_waits(const WaitWatch& watch) override { watch_ = watch; }
+  void tell_whereabouts(const Whereabouts& mine) override { heart_.tell_whereabouts(mine); }
+  std::optional<Whereabouts> whereabouts_of(int peer) override {
+    return heart_.whereabouts_of(peer);
+  }
   void abort(const std::string& why, int culprit) noexcept override;
   std::unique_ptr<Transport> connect_again(Rendezvous& rendezvous) const override {
     return connect_tcp(rendezvous, options_);
@@ -88,7 +93,7 @@ class Tcp : public Transport {
   std::vector<pollfd> waits_;
   std::vector<std::byte> staging_;
   std::optional<Stopwatch> idle_;
-  StallWatch watch_;
+  WaitWatch watch_;
   /// A failed exchange leaves incomplete messages in the sockets.
   bool broken_ = false;
   Heart heart_;
@@ -159,22 +164,19 @@ void Tcp::enlist(const Label& label, std::span<const Outgoing> outgoing,
 
 void Tcp::run(Deadline deadline) {
   int passes = 0;
-  Deadline stall = watch_.deadline();
+  WatchedWait watched(watch_);
   while (!active_.empty()) {
     const bool moved = pass();
     if (moved) {
       idle_.reset();
-      stall = watch_.deadline();
+      watched.restart();
     }
     if (moved && ++passes % kPassesBetweenChecks != 0) continue;
     if (active_.empty()) return;
     if (heart_.troubled()) heart_.raise_loss();
     if (deadline.passed()) time_out();
-    if (stall.passed()) {
-      watch_.tell(late_ranks());
-      stall = Deadline::never();
-    }
-    if (!moved) wait(deadline.or_in(stall.left()));
+    watched.look([this] { return late_ranks(); });
+    if (!moved) wait(deadline.or_in(watched.left()));
   }
 }
 

@@ -114,7 +114,7 @@ void MeshBuilder::dial(const Endpoint& endpoint, const net::Identity& identity) 
   if (!share_loopback(endpoint, endpoints_[static_cast<size_t>(rank_)]))
     std::erase_if(hosts, is_loopback);
   if (hosts.empty()) hosts = {endpoint.host};
-  dials_.emplace_back(hosts, endpoint.port, options_.key, identity,
+  dials_.emplace_back(hosts, std::vector{endpoint.port}, options_.key, identity,
                       net::Dial::WhenRefused::try_next);
 }
 

@@ -85,12 +85,31 @@ std::optional<ControlHeader> parse_control_header(net::Bytes bytes) {
   header.kind = static_cast<ControlKind>(reader.get<uint32_t>());
   header.culprit = reader.get<uint32_t>();
   header.bytes = reader.get<uint32_t>();
-  const bool has_reason = header.kind == ControlKind::gave_up;
-  const bool known =
-      has_reason || header.kind == ControlKind::heartbeat || header.kind == ControlKind::goodbye;
-  if (!ours || !known || !reader.complete() || header.bytes > (has_reason ? kLongestReason : 0))
-    return std::nullopt;
-  return header;
+  if (!ours || !reader.complete()) return std::nullopt;
+  switch (header.kind) {
+    case ControlKind::heartbeat:
+    case ControlKind::goodbye:
+      return header.bytes == 0 ? std::optional(header) : std::nullopt;
+    case ControlKind::gave_up:
+      return header.bytes <= kLongestReason ? std::optional(header) : std::nullopt;
+    case ControlKind::waits:
+      return header.bytes == kWhereaboutsBytes ? std::optional(header) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string encode(const Whereabouts& whereabouts) {
+  net::ByteWriter writer;
+  for (const uint64_t word : whereabouts.label.words) writer.put(word);
+  return writer.put(whereabouts.collectives).bytes();
+}
+
+std::optional<Whereabouts> parse_whereabouts(net::Bytes bytes) {
+  net::ByteReader reader(bytes);
+  Whereabouts whereabouts;
+  for (uint64_t& word : whereabouts.label.words) word = reader.get<uint64_t>();
+  whereabouts.collectives = reader.get<uint64_t>();
+  return reader.complete() ? std::optional(whereabouts) : std::nullopt;
 }
 
 }  // namespace lockstep::transport

@@ -42,9 +42,10 @@ using MessageHeaderBytes = std::array<std::byte, kMessageHeaderBytes>;
 MessageHeaderBytes encode(const MessageHeader& header);
 std::optional<MessageHeader> parse_message_header(net::Bytes bytes);
 
-enum class ControlKind : uint32_t { heartbeat = 1, goodbye = 2, gave_up = 3 };
+enum class ControlKind : uint32_t { heartbeat = 1, goodbye = 2, gave_up = 3, waits = 4 };
 
-/// A frame on a control connection: this header, followed by the reason if it is `gave_up`.
+/// A frame on a control connection: this header, followed by the reason if it is `gave_up`, or by
+/// the sender's whereabouts if it `waits`.
 struct ControlHeader {
   ControlKind kind = ControlKind::heartbeat;
   /// The rank whose loss made the sender give up; the sender's own rank when there is none.
@@ -57,5 +58,10 @@ constexpr size_t kLongestReason = 4096;
 
 std::string encode(const ControlHeader& header);
 std::optional<ControlHeader> parse_control_header(net::Bytes bytes);
+
+constexpr size_t kWhereaboutsBytes = 48;
+
+std::string encode(const Whereabouts& whereabouts);
+std::optional<Whereabouts> parse_whereabouts(net::Bytes bytes);
 
 }  // namespace lockstep::transport
