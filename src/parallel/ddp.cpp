@@ -5,6 +5,7 @@
 #include "lockstep/ddp.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>

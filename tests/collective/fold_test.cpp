@@ -1,5 +1,6 @@
 #include "collective/fold/fold.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <bit>
