@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <random>
 
+#include "base/digest.h"
 #include "collective/fold/half.h"
 #include "collective/plan/shards.h"
 #include "expect_error.h"
@@ -332,6 +334,28 @@ TEST(FoldTree, GivesTheBitsOfTheShardsWhenTermsAreNodes) {
     for (const Bytes& term : terms)
       EXPECT_EQ(term, tree.sum(0, shards)) << fmt::format("{}", fmt::join(widths, ","));
   }
+}
+
+// Computed with AVX2 on x86-64, and one number at a time on arm64.
+TEST(FoldTree, GivesTheSameBitsOnEveryProcessor) {
+  const std::map<Type, std::string> digests = {
+      {Type::f32, "65ca23cae1958cb1ba81adc1c68c82d3eaa9e71af0d3601c3b0ea1f65c22e3f3"},
+      {Type::f64, "870a8a6d6b0ee50ce2b4b05a25f7d25468095a6daf7b1c33ee6f1917c09cf180"},
+      {Type::f16, "0dda4868353086d48c4bd67875558f9e4865d2f33994cca6e8dcd2554a4592ce"},
+      {Type::bf16, "fd4390286dad152d0ec3e9f71c0a9a078a6c31856bdaa537b95fc14564fb5939"},
+  };
+  for (const auto& [type, expected] : digests)
+    for (const Instructions instructions : kInstructions) {
+      std::mt19937 generator(7);
+      std::vector<Bytes> vectors(5, Bytes(1003 * bytes_of(type)));
+      for (Bytes& vector : vectors)
+        for (size_t i = 0; i < vector.size(); i += bytes_of(type))
+          write(type, &vector[i], static_cast<int32_t>(generator()) * 0x1p-30);
+      fold_in_place(vectors, {}, type, Operation::mean, 5, instructions);
+      Digest digest(Digest::Kind::sha256);
+      digest.add(vectors[0]);
+      EXPECT_EQ(digest.hex(), expected) << name_of(type);
+    }
 }
 
 TEST(FoldTree, WritesElsewhereAndLeavesTermsAlone) {
