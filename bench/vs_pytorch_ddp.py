@@ -64,7 +64,8 @@ def pytorch(options, layout):
         [sys.executable, __file__, "--peer", layout, "--model", options.model, "--batch", str(options.batch)]
         + ["--steps", str(options.steps), "--workers", str(options.workers)],
         env={**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + os.getpid() % 20000),
-             "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+             "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+             "USE_LIBUV": "0"},  # Debian's PyTorch 2 has none
         check=True, stdout=subprocess.PIPE, text=True).stdout
     result = json.loads(output)
     return {"speed": result["speed"], "first_step": result["first_step_at"] - began}

@@ -171,8 +171,8 @@ class DistributedDataParallel {
       : DistributedDataParallel(model.is_empty() ? nullptr : model.ptr(), std::move(world),
                                 std::move(options)) {}
   /// The same, for an AnyModule or a TorchScript module.
-  DistributedDataParallel(const Net& model, World world,
-                          DdpOptions options = {}) requires parallel::IsHandle<Net>
+  DistributedDataParallel(const Net& model, World world, DdpOptions options = {})
+    requires parallel::IsHandle<Net>
       : DistributedDataParallel(std::make_shared<Net>(model), std::move(world),
                                 std::move(options)) {}
 

@@ -1,5 +1,7 @@
 #include "base/element.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 

@@ -1,6 +1,7 @@
 #include "collective/plan/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>

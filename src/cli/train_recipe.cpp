@@ -1,6 +1,7 @@
 #include "cli/train_recipe.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <string_view>

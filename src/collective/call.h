@@ -49,7 +49,8 @@ struct MessageEnds {
 };
 std::optional<MessageEnds> message_ends(const transport::Label& label);
 
-/// Whether a label is of an `exchange`: these are not numbered, since each rank chooses its partners.
+/// Whether a label is of an `exchange`: these are not numbered, since each rank chooses its
+/// partners.
 bool is_exchange(const transport::Label& label);
 
 /// A label as text: "all_reduce number 7 (direct) of 1000 f32, sum over 2 shards, round 1".

@@ -1,5 +1,7 @@
 #include "collective/communicator.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <new>

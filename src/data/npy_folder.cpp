@@ -2,6 +2,8 @@
 //   layout    channels_first, or channels_last for images (N, H, W, C) and videos (N, T, H, W, C)
 //   targets   what y.npy contains: classes, or numbers; auto (default): classes if it has one whole
 //             number per sample, else numbers
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <memory>

@@ -1,5 +1,7 @@
 #include "data/relabelled.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>

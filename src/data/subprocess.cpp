@@ -125,6 +125,10 @@ std::optional<ProcessResult> run_program(const std::vector<std::string>& command
     if (waiting[1].revents != 0) drain(errors, result.errors);
   }
   result.exit_code = child.wait();
+  // POSIX lets the new process be the one that finds no program; it then says nothing.
+  constexpr int kNoSuchProgram = 127;
+  if (result.exit_code == kNoSuchProgram && result.output.empty() && result.errors.empty())
+    return std::nullopt;
   return result;
 }
 

@@ -1,7 +1,8 @@
 #include "kernels/direct_convolution.h"
 
 #include <algorithm>
-#include <oneapi/dnnl/dnnl.hpp>
+
+#include "kernels/onednn.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -21,12 +22,6 @@ memory view(const memory::desc& description, const dnnl::engine& engine, const f
   return {description, engine, const_cast<float*>(data)};
 }
 
-dnnl::primitive_attr with_our_scratch() {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attributes;
-}
-
 // Weights in the order a primitive wants.
 struct Reordered {
   memory weights;
@@ -44,24 +39,15 @@ struct DirectConvolution::Primitives {
         y(describe({s.samples, s.out_channels, s.out_height(), s.out_width()}, Tag::nChw8c)),
         any_weights(describe({s.out_channels, s.in_channels, s.kernel, s.kernel}, Tag::any)),
         plain_weights(describe({s.out_channels, s.in_channels, s.kernel, s.kernel}, Tag::oihw)),
-        forward({{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, x,
-                  any_weights, y, strides, padding, padding},
-                 with_our_scratch(),
-                 engine}),
+        forward(forward_convolution(engine, x, any_weights, y, strides, padding, padding)),
         run_forward(forward),
         for_forward{memory(forward.weights_desc(), engine)} {
     if (input == ImageLayout::plain) return;
-    backward_weights = {
-        {dnnl::algorithm::convolution_direct, x, any_weights, y, strides, padding, padding},
-        with_our_scratch(),
-        engine,
-        forward};
+    backward_weights = backward_convolution<BackwardWeights>(engine, forward, x, any_weights, y,
+                                                             strides, padding, padding);
     run_backward_weights = BackwardWeights(backward_weights);
-    backward_data = {
-        {dnnl::algorithm::convolution_direct, x, any_weights, y, strides, padding, padding},
-        with_our_scratch(),
-        engine,
-        forward};
+    backward_data = backward_convolution<BackwardData>(engine, forward, x, any_weights, y, strides,
+                                                       padding, padding);
     run_backward_data = BackwardData(backward_data);
     for_data.weights = memory(backward_data.weights_desc(), engine);
   }

@@ -1,6 +1,7 @@
 #include "launch/ending.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 
 #include <algorithm>

@@ -21,7 +21,7 @@ namespace {
 // Globals, because a terminate handler has no other access to them.
 std::atomic<int> own_rank = -1;
 std::atomic<std::terminate_handler> handler_before = nullptr;
-std::atomic_flag ending = ATOMIC_FLAG_INIT;
+std::atomic_flag process_is_ending = ATOMIC_FLAG_INIT;
 
 std::string with_rank(const std::string& message) {
   const std::string rank = fmt::format("rank {}", own_rank.load());
@@ -30,7 +30,7 @@ std::string with_rank(const std::string& message) {
 }
 
 [[noreturn]] void end_by(const Error& error) {
-  while (ending.test_and_set()) pause();  // another thread is ending the process
+  while (process_is_ending.test_and_set()) pause();  // another thread is ending the process
   std::fflush(stdout);
   std::fputs(fmt::format("lockstep: {}\n", with_rank(error.what())).c_str(), stderr);
   std::_Exit(error.exit_code());
@@ -55,7 +55,7 @@ std::string without_far_frames(std::string text) {
 }
 
 [[noreturn]] void abort_by(const std::exception& error) {
-  while (ending.test_and_set()) pause();
+  while (process_is_ending.test_and_set()) pause();
   std::fflush(stdout);
   const std::string message =
       with_rank(fmt::format("uncaught {}: {}", type_of(error), without_far_frames(error.what())));

@@ -1,6 +1,7 @@
 // Convnets for series and videos: two 3-wide convolutions with ReLU, each followed by a pooling
 // that halves every dimension, then the mean over what is left, dropout 0.5 and a dense layer.
 // Option: width, the channels of the first convolution; the second has twice as many.
+#include <fmt/ranges.h>
 #include <torch/nn/functional/pooling.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>

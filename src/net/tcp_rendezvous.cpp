@@ -1,5 +1,6 @@
 #include "net/tcp_rendezvous.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -67,8 +67,8 @@ BatchStatistics statistics_of(const Norm& norm, const Tensor& z) {
 class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
-                        const Tensor& gamma, const Tensor& beta, const c10::optional<Tensor>& added,
-                        const LayerCall& call) {
+                        const Tensor& gamma, const Tensor& beta,
+                        const torch::optional<Tensor>& added, const LayerCall& call) {
     const Tensor residual = added.value_or(Tensor());
     const Tensor z = convolve(call.kept->convolution, weight, x);
     const BatchStatistics of = statistics_of(call.norm, z);
@@ -202,7 +202,7 @@ torch::Tensor ConvBn::operator()(const torch::Tensor& x, const torch::Tensor& re
       norm_of(*bn_)};
   return ConvBnFunction::apply(
       input->x, conv_->weight, bn_->weight, bn_->bias,
-      residual.defined() ? c10::optional<Tensor>(blocked(residual)) : c10::nullopt, call);
+      residual.defined() ? torch::optional<Tensor>(blocked(residual)) : torch::nullopt, call);
 }
 
 std::string ConvBn::served_by() const {

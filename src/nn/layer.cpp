@@ -22,14 +22,15 @@ bool same(const torch::ExpandingArray<2>& pair) {
   return pair->at(0) == pair->at(1);
 }
 
-// Options that the kernels support.
+// Options that the kernels support. (LibTorch 1 has variants of its own, LibTorch 2 the standard
+// library's: what reads them is found by their type.)
 bool plain_options(const torch::nn::Conv2dImpl& conv) {
   const auto& options = conv.options;
-  const auto* padding = c10::get_if<torch::ExpandingArray<2>>(&options.padding());
+  const auto* padding = get_if<torch::ExpandingArray<2>>(&options.padding());
   return padding != nullptr && same(*padding) && same(options.stride()) &&
          same(options.kernel_size()) && options.dilation()->at(0) == 1 &&
          options.dilation()->at(1) == 1 && options.groups() == 1 &&
-         c10::holds_alternative<torch::enumtype::kZeros>(options.padding_mode());
+         holds_alternative<torch::enumtype::kZeros>(options.padding_mode());
 }
 
 // Parameters may have been replaced.
@@ -83,7 +84,7 @@ kernels::ConvShape Layer::shape_for(const torch::nn::Conv2dImpl& conv, const Inp
           .out_channels = conv.options.out_channels(),
           .kernel = conv.weight.size(2),
           .stride = conv.options.stride()->at(0),
-          .padding = c10::get<torch::ExpandingArray<2>>(conv.options.padding())->at(0)};
+          .padding = get<torch::ExpandingArray<2>>(conv.options.padding())->at(0)};
 }
 
 std::optional<Input> Layer::accept(const torch::nn::Conv2dImpl& conv, const torch::Tensor& x) {

@@ -26,7 +26,7 @@ kernels::PoolShape pool_shape(const kernels::ConvShape& shape) {
 class ConvMaxPoolFunction : public torch::autograd::Function<ConvMaxPoolFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
-                        const c10::optional<Tensor>& with_bias,
+                        const torch::optional<Tensor>& with_bias,
                         const c10::intrusive_ptr<Kept>& layer) {
     const Tensor bias = with_bias.value_or(Tensor());
     const Tensor z = convolve(layer->convolution, weight, x);
@@ -91,7 +91,7 @@ torch::Tensor ConvMaxPool::operator()(const torch::Tensor& x) {
   kernels::Convolution& convolution = layer_->prepare(*conv_, *input);
   return ConvMaxPoolFunction::apply(
       input->x, conv_->weight,
-      conv_->bias.defined() ? c10::optional<Tensor>(conv_->bias) : c10::nullopt,
+      conv_->bias.defined() ? torch::optional<Tensor>(conv_->bias) : torch::nullopt,
       c10::make_intrusive<Kept>(layer_, convolution));
 }
 
@@ -105,7 +105,7 @@ torch::Tensor mean_pool(const torch::Tensor& x) {
 }
 
 torch::Tensor subsample(const torch::Tensor& x, int64_t stride, int64_t zero_channels) {
-  const Tensor small = x.slice(2, 0, c10::nullopt, stride).slice(3, 0, c10::nullopt, stride);
+  const Tensor small = x.slice(2, 0, torch::nullopt, stride).slice(3, 0, torch::nullopt, stride);
   if (!is_blocked(x) || zero_channels % kernels::kLanes != 0)
     return at::constant_pad_nd(plain(small), {0, 0, 0, 0, zero_channels, zero_channels});
   const int64_t zero_blocks = zero_channels / kernels::kLanes;

@@ -2,6 +2,7 @@
 // of the target that is spread evenly over all categories; class_weights, a factor of each sample's
 // loss by its category (the mean divides by the sum of weights, as PyTorch's does).
 #include <ATen/ops/cross_entropy_loss.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>

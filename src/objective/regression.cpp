@@ -1,6 +1,7 @@
 // Regression: targets are numbers, of any shape. The loss of a sample is the mean over its numbers
 // of the squared error or, with the option loss = "huber", of the Huber loss, which is linear
 // beyond `delta`.
+#include <fmt/ranges.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/types.h>
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/processor.h"
 #include "optim/optimizer.h"
 
 namespace lockstep::optim {
@@ -27,9 +28,9 @@ struct AdamWStep {
   }
 }
 
-// The same loop with AVX2; std::fma makes both round alike.
-[[gnu::target("avx2,fma")]] void adamw_wide(const AdamWStep& step, int64_t count, const float* g,
-                                            float* w, float* m, float* s) {
+// std::fma makes both loops round alike.
+FOR_WIDE_REGISTERS void adamw_wide(const AdamWStep& step, int64_t count, const float* g, float* w,
+                                   float* m, float* s) {
   adamw_loop(step, count, g, w, m, s);
 }
 

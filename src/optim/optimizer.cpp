@@ -18,8 +18,4 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
   return optimizers().at(options.name).make(options, std::move(sections));
 }
 
-bool has_wide_registers() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-
 }  // namespace lockstep::optim

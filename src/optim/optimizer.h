@@ -74,7 +74,4 @@ Table<OptimizerRow>& optimizers();
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<Section> sections);
 
-/// Whether this processor has AVX2 and FMA. Update loops round alike with and without them.
-bool has_wide_registers();
-
 }  // namespace lockstep::optim

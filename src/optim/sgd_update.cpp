@@ -33,9 +33,9 @@ struct SgdStep {
   }
 }
 
-// The same loop with AVX2; std::fma makes both round alike.
-[[gnu::target("avx2,fma")]] void sgd_wide(const SgdStep& step, int64_t count, const float* g,
-                                          float* w, float* v) {
+// std::fma makes both loops round alike.
+FOR_WIDE_REGISTERS void sgd_wide(const SgdStep& step, int64_t count, const float* g, float* w,
+                                 float* v) {
   sgd_loop(step, count, g, w, v);
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/processor.h"
 #include "optim/optimizer.h"
 
 namespace lockstep::optim {

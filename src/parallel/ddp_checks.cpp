@@ -1,5 +1,6 @@
 // What DistributedDataParallel refuses, or warns of, because workers would train different models.
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,15 +1,14 @@
 #pragma once
 
+#include <torch/csrc/autograd/variable.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "parallel/parameters.h"
-
-namespace torch::autograd {
-struct Node;
-}
 
 namespace lockstep::parallel {
 
@@ -32,8 +31,11 @@ class GradientHooks {
   void renew();
 
  private:
+  /// A pointer that shares the node; which kind it is depends on LibTorch's version.
+  using Accumulator =
+      decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
   struct Hook {
-    std::shared_ptr<torch::autograd::Node> accumulator;
+    Accumulator accumulator;
     uintptr_t key;
   };
   void attach(size_t parameter);

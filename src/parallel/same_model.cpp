@@ -1,6 +1,7 @@
 #include "parallel/same_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/agreement.h"
 #include "parallel/tensor_buffer.h"

@@ -3,6 +3,7 @@
 // normalise by the same numbers. The backward pass needs two sums over all values.
 #include "lockstep/sync_batch_norm.h"
 
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 #include <torch/nn/functional/batchnorm.h>

@@ -1,6 +1,7 @@
 #include "parallel/tensor_buffer.h"
 
 #include <c10/core/ScalarType.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <utility>

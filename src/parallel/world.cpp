@@ -1,6 +1,7 @@
 #include "lockstep/world.h"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cstdio>

@@ -2,6 +2,7 @@
 // the memory that it works on, and how that becomes the result.
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>

@@ -2,6 +2,8 @@
 // tensor's type, shape and [begin, end) in the data section, then the data.
 #include "run/safetensors.h"
 
+#include <fmt/ranges.h>
+
 #include <bit>
 #include <cstring>
 #include <fstream>

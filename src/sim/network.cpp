@@ -1,5 +1,7 @@
 #include "sim/network.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/nearest.h"

@@ -1,5 +1,6 @@
 #include "train/batch_tensors.h"
 
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <numeric>

@@ -1,5 +1,6 @@
 #include "train/outputs.h"
 
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>

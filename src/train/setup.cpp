@@ -1,6 +1,7 @@
 #include "train/setup.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 

@@ -1,5 +1,7 @@
 #include "train/state.h"
 
+#include <fmt/ranges.h>
+
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>

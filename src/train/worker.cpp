@@ -1,5 +1,7 @@
 #include "train/worker.h"
 
+#include <fmt/ranges.h>
+
 #include <cstdio>
 #include <set>
 #include <string>

@@ -1,5 +1,6 @@
 #include "collective/fold/fold.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,8 +8,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <random>
 
+#include "base/digest.h"
 #include "collective/fold/half.h"
 #include "collective/plan/shards.h"
 #include "expect_error.h"
@@ -364,6 +367,28 @@ TEST(FoldTree, GivesTheBitsOfTheShardsWhenTermsAreNodes) {
   }
 }
 
+// Computed with AVX2 on x86-64, and one number at a time on arm64.
+TEST(FoldTree, GivesTheSameBitsOnEveryProcessor) {
+  const std::map<Type, std::string> digests = {
+      {Type::f32, "65ca23cae1958cb1ba81adc1c68c82d3eaa9e71af0d3601c3b0ea1f65c22e3f3"},
+      {Type::f64, "870a8a6d6b0ee50ce2b4b05a25f7d25468095a6daf7b1c33ee6f1917c09cf180"},
+      {Type::f16, "0dda4868353086d48c4bd67875558f9e4865d2f33994cca6e8dcd2554a4592ce"},
+      {Type::bf16, "fd4390286dad152d0ec3e9f71c0a9a078a6c31856bdaa537b95fc14564fb5939"},
+  };
+  for (const auto& [type, expected] : digests)
+    for (const Instructions instructions : kInstructions) {
+      std::mt19937 generator(7);
+      std::vector<Bytes> vectors(5, Bytes(1003 * bytes_of(type)));
+      for (Bytes& vector : vectors)
+        for (size_t i = 0; i < vector.size(); i += bytes_of(type))
+          write(type, &vector[i], static_cast<int32_t>(generator()) * 0x1p-30);
+      fold_in_place(vectors, {}, type, Operation::mean, 5, instructions);
+      Digest digest(Digest::Kind::sha256);
+      digest.add(vectors[0]);
+      EXPECT_EQ(digest.hex(), expected) << name_of(type);
+    }
+}
+
 TEST(FoldTree, WritesElsewhereAndLeavesTermsAlone) {
   for (const size_t results : {1, 2, 5}) {
     std::vector<Bytes> terms = random_vectors(Type::f32, 2, 1025);
@@ -384,13 +409,9 @@ TEST(FoldTree, RefusesWidthsThatAreNotNodes) {
   const auto fold = [&](const std::vector<int64_t>& widths) {
     fold_in_place(vectors, widths, Type::f32, Operation::sum, 1, Instructions::best);
   };
-  EXPECT_NE(message_of<Error>([&] {
-              fold({1, 3});
-            }).find("not nodes of the tree"),
+  EXPECT_NE(message_of<Error>([&] { fold({1, 3}); }).find("not nodes of the tree"),
             std::string::npos);
-  EXPECT_NE(message_of<Error>([&] {
-              fold({1, 1, 1});
-            }).find("3 widths for 2 terms"),
+  EXPECT_NE(message_of<Error>([&] { fold({1, 1, 1}); }).find("3 widths for 2 terms"),
             std::string::npos);
 }
 

@@ -25,21 +25,15 @@ TEST(Relabelled, NumbersClassesAsTheModelDoes) {
 }
 
 TEST(Relabelled, NamesAClassThatTheModelDoesNotKnow) {
-  expect_bad_input(
-      [] {
-        relabelled(labelled({"cat", "fish"}), with_classes({"cat", "dog"}));
-      },
-      {"a class 'fish'", "trained on: cat, dog"});
+  expect_bad_input([] { relabelled(labelled({"cat", "fish"}), with_classes({"cat", "dog"})); },
+                   {"a class 'fish'", "trained on: cat, dog"});
 }
 
 TEST(Relabelled, NamesInputsAndTargetsThatDiffer) {
   Fields other = with_classes({"cat", "dog"});
   other.inputs[0].shape = {2};
-  expect_bad_input(
-      [&] {
-        relabelled(labelled({"cat", "dog"}), other);
-      },
-      {"input 'x' of the data is 1 of f32, but the model was trained on 2 of f32"});
+  expect_bad_input([&] { relabelled(labelled({"cat", "dog"}), other); },
+                   {"input 'x' of the data is 1 of f32, but the model was trained on 2 of f32"});
   other = with_classes({"cat"});
   other.targets[0] = {"y", Type::f32, {1}};
   expect_bad_input([&] { relabelled(labelled({"cat"}), other); }, {"target 'label'"});

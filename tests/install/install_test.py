@@ -77,7 +77,7 @@ def main(build, *flags):
         expect_what_docs_name(installed)
 
         examples = folder / "examples"
-        run("cmake", "-S", ROOT / "examples", "-B", examples, f"-DCMAKE_PREFIX_PATH={installed}", *flags)
+        run("cmake", "-G", "Ninja", "-S", ROOT / "examples", "-B", examples, f"-DCMAKE_PREFIX_PATH={installed}", *flags)
         run("cmake", "--build", examples, "--parallel", "2")
 
         refusal = run(lockstep, "run", "-n", "2", "--", examples / "mnist_ddp", folder, expect=2).stderr

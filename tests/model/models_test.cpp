@@ -36,17 +36,11 @@ TEST(Model, EveryOneMapsABatchToOneScorePerClass) {
 }
 
 TEST(Model, ForSeriesOrVideosSaysWhichSamplesItNeeds) {
-  expect_bad_input(
-      [] {
-        some_model("convnet1d", {3, 32, 32});
-      },
-      {"'convnet1d': needs series (steps x features)", "a sample is 3 x 32 x 32"});
+  expect_bad_input([] { some_model("convnet1d", {3, 32, 32}); },
+                   {"'convnet1d': needs series (steps x features)", "a sample is 3 x 32 x 32"});
   expect_bad_input([] { some_model("convnet1d", {3, 5}); }, {"at least 4"});
-  expect_bad_input(
-      [] {
-        some_model("convnet3d", {3, 32, 32});
-      },
-      {"videos (frames x channels x height x width)"});
+  expect_bad_input([] { some_model("convnet3d", {3, 32, 32}); },
+                   {"videos (frames x channels x height x width)"});
   expect_bad_input([] { some_model("convnet3d", {8, 3, 16, 2}); }, {"a sample is 8 x 3 x 16 x 2"});
   ModelOptions options = model_options("convnet1d", {16, 4});
   options.options = {{"width", "0"}};
@@ -167,13 +161,9 @@ TEST(Model, RefusesOptionsThatItDoesNotKnow) {
 }
 
 TEST(Model, RefusesSamplesThatAreNoImages) {
-  EXPECT_NE(message_of<BadInput>([] {
-              some_model("convnet", {30, 4});
-            }).find("30 x 4"),
+  EXPECT_NE(message_of<BadInput>([] { some_model("convnet", {30, 4}); }).find("30 x 4"),
             std::string::npos);
-  EXPECT_NE(message_of<BadInput>([] {
-              some_model("convnet", {28, 28, 1});
-            }).find("channels_last"),
+  EXPECT_NE(message_of<BadInput>([] { some_model("convnet", {28, 28, 1}); }).find("channels_last"),
             std::string::npos);
 }
 

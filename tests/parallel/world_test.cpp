@@ -37,11 +37,8 @@ TEST(World, SaysWhatIsWrongWithATensor) {
     expect_bad_input([&] { everyone.broadcast(torch::ones({1}).expand({4})); },
                      {"tensor of 4 is expanded", "pass a .clone()"});
     expect_bad_input([&] { everyone.all_reduce(torch::eye(3).to_sparse()); }, {".to_dense()"});
-    expect_bad_input(
-        [&] {
-          everyone.all_to_all(torch::ones({3, 2}));
-        },
-        {"tensor of Float 3x2: expected one row for each of 2 workers"});
+    expect_bad_input([&] { everyone.all_to_all(torch::ones({3, 2})); },
+                     {"tensor of Float 3x2: expected one row for each of 2 workers"});
     expect_bad_input([&] { everyone.reduce_scatter(torch::ones({})); }, {"one row for each of 2"});
     expect_bad_input([&] { everyone.gather(torch::ones({1}), 2); },
                      {"root 2: no such worker; expected 0 to 1"});

@@ -23,7 +23,9 @@ WORKERS, STEPS, BATCH, TOLERANCE = 2, 100, 8, 1e-4
 
 def train(rank, name, folder, shape):
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=WORKERS)
+    # Through a file: Debian's PyTorch 2 has no libuv, which its server for TCP wants.
+    store = f"file://{folder}/store"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=WORKERS)
     net = network(name)
     net.load_state_dict(load(folder / "initial.safetensors")[0])
     net = torch.nn.parallel.DistributedDataParallel(net)
@@ -47,7 +49,7 @@ def main(lockstep, ddp_steps, name, data):
         subprocess.run([lockstep, "run", "-n", str(WORKERS), "--", ddp_steps, name, data, str(STEPS), str(BATCH), folder],
                        check=True)
         ours = [json.loads((folder / f"losses.{rank}").read_text()) for rank in range(WORKERS)]
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 20000), GLOO_SOCKET_IFNAME="lo")
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         torch.multiprocessing.spawn(train, args=(name, folder, ours[0]["shape"]), nprocs=WORKERS)
         theirs = [json.loads((folder / f"pytorch.{rank}").read_text()) for rank in range(WORKERS)]
     worst = 0

@@ -229,7 +229,7 @@ TEST_F(Plugin, MetricsThatAreNoNumbersDoNotHinderAResume) {
   ASSERT_EQ(lockstep_command(odd(joined(fault, {"--stop-at-step", "5"}))).exit_code, 0);
   const CommandResult stopped = lockstep_command({"train", "--resume", "--load", library("odd"),
                                                   "--json", "--out", (folder_ / "odd").string()});
-  EXPECT_EQ(result(stopped).value("model_sha256", ""), whole.at("model_sha256"));
+  EXPECT_EQ(result(stopped).value("model_sha256", ""), whole.value("model_sha256", "-"));
 }
 
 TEST_F(Plugin, StoppedRunSaysToLoadItAgain) {

@@ -13,7 +13,9 @@ namespace {
 
 TEST(RunFolder, RefusesAFolderThatHoldsAnotherRun) {
   TemporaryFolder folder;
-  { RunFolder::create(folder / "run", {}); }
+  {
+    RunFolder::create(folder / "run", {});
+  }
   EXPECT_NE(message_of<BadInput>([&] { RunFolder::create(folder / "run", {}); }).find("--resume"),
             std::string::npos);
 }
@@ -40,7 +42,9 @@ TEST(RunFolder, LetsOnlyOneProcessWriteAndNamesIt) {
 
 TEST(RunFolder, WaitsForAProcessThatEnds) {
   TemporaryFolder folder;
-  { RunFolder::create(folder / "run", {}); }
+  {
+    RunFolder::create(folder / "run", {});
+  }
   ChildProcess holder([&](const ChildProcess::Say& say) {
     const RunFolder held = RunFolder::open(folder / "run");
     say("held");

@@ -1,15 +1,12 @@
 // An element type says how it is stored and how it widens to what is computed in; an operation
 // combines two wide values and commutes, zeros with signs included, so that either of two ranks may
-// call its own value the first. Every loop is written once and compiled twice: for any processor,
-// and with AVX2 and F16C.
+// call its own value the first.
 #include "collective/fold/kernels.h"
-
-#include <cpuid.h>
-#include <immintrin.h>
 
 #include <bit>
 #include <type_traits>
 
+#include "base/processor.h"
 #include "collective/fold/half.h"
 
 namespace lockstep::collective {
@@ -122,11 +119,13 @@ struct Portable {
   }
 };
 
+#ifdef __x86_64__
+
 // Compilers do not find these conversions by themselves: eight 16-bit floats a time.
 constexpr size_t kGroup = 64;
 
 template <typename Element>
-[[gnu::target("avx2,f16c")]] void widen_group(float* to, const std::byte* from) {
+FOR_WIDE_REGISTERS void widen_group(float* to, const std::byte* from) {
   for (size_t i = 0; i < kGroup; i += 8) {
     const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * 2));
     if constexpr (std::is_same_v<Element, F16>) {
@@ -139,7 +138,7 @@ template <typename Element>
 }
 
 // float_to_bf16, eight a time.
-[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m128i narrow_to_bf16(__m256 values) {
+FOR_WIDE_REGISTERS [[gnu::always_inline]] inline __m128i narrow_to_bf16(__m256 values) {
   const __m256i bits = _mm256_castps_si256(values);
   const __m256i upper = _mm256_srli_epi32(bits, 16);
   const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
@@ -152,7 +151,7 @@ template <typename Element>
 }
 
 template <typename Element>
-[[gnu::target("avx2,f16c")]] void narrow_group(std::byte* to, const float* from) {
+FOR_WIDE_REGISTERS void narrow_group(std::byte* to, const float* from) {
   for (size_t i = 0; i < kGroup; i += 8) {
     const __m256 values = _mm256_loadu_ps(from + i);
     auto* halves = reinterpret_cast<__m128i*>(to + i * 2);
@@ -163,10 +162,10 @@ template <typename Element>
   }
 }
 
-struct Avx2 {
+struct WideRegisters {
   template <typename Element, typename Op>
-  [[gnu::target("avx2,f16c")]] static void join(std::byte* out, const std::byte* a,
-                                                const std::byte* b, size_t bytes) {
+  FOR_WIDE_REGISTERS static void join(std::byte* out, const std::byte* a, const std::byte* b,
+                                      size_t bytes) {
     size_t done = 0;
     if constexpr (std::is_same_v<Element, F16> || std::is_same_v<Element, Bf16>) {
       alignas(32) float left[kGroup];
@@ -181,10 +180,16 @@ struct Avx2 {
     join_loop<Element, Op>(out + done, a + done, b + done, bytes - done);
   }
   template <typename Element>
-  [[gnu::target("avx2,f16c")]] static void divide(std::byte* data, size_t bytes, int64_t n) {
+  FOR_WIDE_REGISTERS static void divide(std::byte* data, size_t bytes, int64_t n) {
     divide_loop<Element>(data, bytes, n);
   }
 };
+
+#else
+
+using WideRegisters = Portable;
+
+#endif
 
 template <typename Compiled, typename Element, typename Op>
 void combine(std::byte* into, const std::byte* from, size_t bytes) {
@@ -229,23 +234,11 @@ FoldKernels of_type(Type type, Operation operation) {
   __builtin_unreachable();
 }
 
-// Of the processor; that the system keeps its registers too is part of having AVX2. (Clang's
-// __builtin_cpu_supports knows no f16c.)
-bool has_f16c() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-}
-
-bool use_avx2(Instructions instructions) {
-  static const bool f16c = has_f16c();
-  return instructions == Instructions::best && __builtin_cpu_supports("avx2") && f16c;
-}
-
 }  // namespace
 
 FoldKernels kernels(Type type, Operation operation, Instructions instructions) {
-  return use_avx2(instructions) ? of_type<Avx2>(type, operation)
-                                : of_type<Portable>(type, operation);
+  const bool wide = instructions == Instructions::best && has_wide_registers();
+  return wide ? of_type<WideRegisters>(type, operation) : of_type<Portable>(type, operation);
 }
 
 }  // namespace lockstep::collective

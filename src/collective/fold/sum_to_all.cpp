@@ -2,15 +2,11 @@
 // and writes the sum to all of them. One pass, a few cache lines of each vector at a time, so that
 // every line is read from memory once and written once. The processor prefetches by itself:
 // software prefetching of 512 bytes to 8 KiB ahead made it 10 to 40 % slower.
-#include <immintrin.h>
-
+#include "base/processor.h"
 #include "collective/fold/kernels.h"
 
 namespace lockstep::collective {
 namespace {
-
-constexpr size_t kLane = 8;
-constexpr size_t kStep = 4 * kLane;
 
 // Into a reference: how a wide register is returned depends on the calling convention.
 template <size_t n, typename Value>
@@ -53,9 +49,14 @@ void sum_portable(const std::byte* const* terms, std::byte* const* results, size
   sum_one_by_one(Vectors<n>(terms, results), 0, bytes / sizeof(float), divide_by);
 }
 
+#ifdef __x86_64__
+
+constexpr size_t kLane = 8;
+constexpr size_t kStep = 4 * kLane;
+
 template <size_t n>
-[[gnu::target("avx2")]] void sum_avx2(const std::byte* const* terms, std::byte* const* results,
-                                      size_t bytes, int64_t divide_by) {
+FOR_WIDE_REGISTERS void sum_wide(const std::byte* const* terms, std::byte* const* results,
+                                 size_t bytes, int64_t divide_by) {
   const Vectors<n> vectors(terms, results);
   const size_t count = bytes / sizeof(float);
   const __m256 by = _mm256_set1_ps(static_cast<float>(divide_by));
@@ -75,10 +76,20 @@ template <size_t n>
   sum_one_by_one(vectors, i, count, divide_by);
 }
 
+#else
+
+template <size_t n>
+void sum_wide(const std::byte* const* terms, std::byte* const* results, size_t bytes,
+              int64_t divide_by) {
+  sum_portable<n>(terms, results, bytes, divide_by);
+}
+
+#endif
+
 template <size_t n>
 SumToAll choose(Instructions instructions) {
-  const bool wide = instructions == Instructions::best && __builtin_cpu_supports("avx2");
-  return wide ? &sum_avx2<n> : &sum_portable<n>;
+  const bool wide = instructions == Instructions::best && has_wide_registers();
+  return wide ? &sum_wide<n> : &sum_portable<n>;
 }
 
 }  // namespace

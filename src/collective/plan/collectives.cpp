@@ -1,5 +1,7 @@
 #include "collective/plan/collectives.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/nearest.h"

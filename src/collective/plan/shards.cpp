@@ -1,5 +1,7 @@
 #include "collective/plan/shards.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <functional>

@@ -5,6 +5,7 @@
 // so that pieces of several messages do not mix.
 #include "transport/mpi/exchange.h"
 
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>

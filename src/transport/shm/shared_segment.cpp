@@ -184,7 +184,8 @@ Memory SharedSegment::allocate(const std::shared_ptr<SharedSegment>& segment, si
 // Returns the pages to the system, so that the range is zeroed for its next user.
 void SharedSegment::release(uint64_t offset, size_t bytes) {
   const size_t size = round_up(std::max<size_t>(bytes, 1), Heap::kPage);
-  madvise(address(rank_, offset), size, MADV_REMOVE);
+  fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, address(rank_, offset) - base_,
+            static_cast<off_t>(size));
   heap_.give_back(offset);
 }
 

@@ -1,6 +1,7 @@
 #include "transport/shm/shared_wait.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sys/syscall.h>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/processor.h"
 #include "base/thread_annotations.h"
 #include "transport/shm/shared_segment.h"
 
@@ -57,7 +58,7 @@ class SharedWait {
     const int spins = segment_->crowded() ? kSpinsWhenCrowded : kSpins;
     for (int i = 0; i < spins; ++i) {
       if (ready()) return true;
-      __builtin_ia32_pause();
+      spin_pause();
     }
     for (int i = 0; i < kYields; ++i) {
       if (ready()) return true;

@@ -1,5 +1,6 @@
 #include "transport/tcp/tcp.h"
 
+#include <fmt/ranges.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>

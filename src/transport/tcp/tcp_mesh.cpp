@@ -1,5 +1,6 @@
 #include "transport/tcp/tcp_mesh.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 #include "transport/tcp/tcp_stream.h"
 
+#include <fmt/ranges.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
