@@ -26,16 +26,6 @@ class PadShortcut(nn.Module):
         return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, extra, extra))
 
 
-class Projection(nn.Module):
-    def __init__(self, before, after, stride):
-        super().__init__()
-        self.conv = nn.Conv2d(before, after, 1, stride, bias=False)
-        self.bn = nn.BatchNorm2d(after)
-
-    def forward(self, x):
-        return self.bn(self.conv(x))
-
-
 class Block(nn.Module):
     def __init__(self, before, after, stride, project=False):
         super().__init__()
@@ -43,13 +33,15 @@ class Block(nn.Module):
         self.bn1 = nn.BatchNorm2d(after)
         self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(after)
-        self.shortcut = nn.Identity()
-        if stride == 2:
-            self.shortcut = Projection(before, after, stride) if project else PadShortcut()
+        self.downsample = nn.Identity()
+        if stride == 2 and project:
+            self.downsample = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+        elif stride == 2:
+            self.downsample = PadShortcut()
 
     def forward(self, x):
         y = F.relu(self.bn1(self.conv1(x)))
-        return F.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
+        return F.relu(self.bn2(self.conv2(y)) + self.downsample(x))
 
 
 class ResNet20(nn.Module):
