@@ -21,13 +21,13 @@ std::string random_key() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
-bool is_key_set() {
+std::string given_key() {
   const char* const given = std::getenv("LOCKSTEP_JOB_KEY");
-  return given != nullptr && *given != '\0';
+  return given == nullptr ? "" : given;
 }
 
 std::string key_for(const PlacementFlags& flags) {
-  if (flags.nodes() > 1 && !is_key_set())
+  if (flags.nodes() > 1 && given_key().empty())
     throw BadInput(
         "--nnodes {}: set LOCKSTEP_JOB_KEY to a secret, the same on all nodes (any process that "
         "knows it can join the job)",
@@ -38,7 +38,8 @@ std::string key_for(const PlacementFlags& flags) {
 }  // namespace
 
 std::string key_of_job() {
-  return is_key_set() ? std::getenv("LOCKSTEP_JOB_KEY") : random_key();
+  const std::string given = given_key();
+  return given.empty() ? random_key() : given;
 }
 
 MasterAddress parse_master(const std::string& text) {

@@ -57,7 +57,8 @@ class SshServer:
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # where sshd confines its unprivileged part
         try:
-            self.server = subprocess.Popen([SSHD, "-D", "-f", self.folder / "config", "-E", self.folder / "log"])
+            self.server = subprocess.Popen([SSHD, "-D", "-f", self.folder / "config", "-E", self.folder / "log"],
+                                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             self.wait()
         except BaseException:
             self.__exit__()

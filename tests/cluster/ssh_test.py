@@ -25,25 +25,43 @@ HANG_SECONDS = 60  # nothing here takes so long unless it hangs
 TWO_HOSTS = "127.0.0.1 slots=2  # the first\n127.0.0.2\n"
 
 
+STARTED = []
+
+
 @contextmanager
 def cluster(hosts=TWO_HOSTS):
     with SshServer() as server, tempfile.TemporaryDirectory() as folder:
         Path(folder, "hosts").write_text(hosts)
-        yield server, Path(folder)
+        try:
+            yield server, Path(folder)
+        finally:
+            for process in STARTED:
+                process.kill()
+                process.wait()
 
 
 def start(lockstep, server, folder, program, *flags, ssh=None, environment=()):
     command = [lockstep, "run", "--hosts", folder / "hosts", "--ssh", ssh or server.command(), *flags, "--", *program]
-    return subprocess.Popen(command, cwd=folder, env={**os.environ, **dict(environment)}, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, cwd=folder, env={**os.environ, **dict(environment)}, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    STARTED.append(process)
+    return process
 
 
 def end(process):
-    try:
-        output, errors = process.communicate(timeout=HANG_SECONDS)
-    finally:
-        process.kill()
+    output, errors = process.communicate(timeout=HANG_SECONDS)
     return process.returncode, output, errors
+
+
+def command_lines():
+    """Of all processes, by their number."""
+    lines = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines[int(path.parent.name)] = path.read_bytes()
+        except OSError:  # it has ended
+            continue
+    return lines
 
 
 def shell(text):
@@ -76,14 +94,10 @@ def the_key_is_on_no_command_line(lockstep):
     key = "a-key-that-nobody-else-has"
     with cluster() as (server, folder):
         process = start(lockstep, server, folder, shell("echo here; exec sleep 1000"), environment={"LOCKSTEP_JOB_KEY": key})
-        try:
-            for _ in range(3):
-                assert process.stdout.readline().endswith("here\n")
-            lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-            assert len(lines) > 5 and not [line for line in lines if key.encode() in line], lines
-        finally:
-            process.send_signal(signal.SIGTERM)
-            end(process)
+        for _ in range(3):
+            assert process.stdout.readline().endswith("here\n")
+        lines = command_lines().values()
+        assert len(lines) > 5 and not [line for line in lines if key.encode() in line], lines
 
 
 def the_exit_code_of_a_worker_is_that_of_the_job(lockstep):
@@ -107,30 +121,24 @@ def signals_reach_the_workers(lockstep):
 
 def processes_with(word):
     """Those whose last argument this is."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().rstrip(b"\0").split(b"\0")
-        except OSError:
-            continue
-        if words[-1] == word.encode():
-            found.append(int(path.parent.name))
-    return found
+    return [pid for pid, line in command_lines().items() if line.rstrip(b"\0").split(b"\0")[-1] == word.encode()]
+
+
+def wait_until(true):
+    deadline = time.monotonic() + HANG_SECONDS
+    while not true():
+        assert time.monotonic() < deadline, "it hangs"
+        time.sleep(0.05)
 
 
 def nobody_is_left_when(lockstep, kill):
     """Whoever is killed: the launcher, or a connection."""
     with cluster() as (server, folder):
         seconds = str(100000 + os.getpid())  # known to nobody else
-        process = start(lockstep, server, folder, shell(f"echo here; sleep {seconds}"))
-        for _ in range(3):
-            assert process.stdout.readline().endswith("here\n")
-        assert len(processes_with(seconds)) == 3
+        process = start(lockstep, server, folder, shell(f"sleep {seconds}"))
+        wait_until(lambda: len(processes_with(seconds)) == 3)
         kill(process, server)
-        deadline = time.monotonic() + HANG_SECONDS
-        while processes_with(seconds):
-            assert time.monotonic() < deadline, processes_with(seconds)
-            time.sleep(0.05)
+        wait_until(lambda: not processes_with(seconds))
         return end(process)
 
 
@@ -140,9 +148,8 @@ def no_worker_outlives_the_launcher(lockstep):
 
 def no_worker_outlives_its_connection(lockstep):
     def kill_ssh(_, server):
-        ours = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline")
-                if path.read_bytes().startswith(b"ssh\0") and str(server.folder).encode() in path.read_bytes()
-                and b"\x00127.0.0.2\x00" in path.read_bytes()]
+        ours = [pid for pid, line in command_lines().items()
+                if line.startswith(b"ssh\0") and str(server.folder).encode() in line and b"\x00127.0.0.2\x00" in line]
         assert len(ours) == 1, ours
         os.kill(ours[0], signal.SIGKILL)
 
