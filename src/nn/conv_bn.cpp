@@ -67,8 +67,8 @@ BatchStatistics statistics_of(const Norm& norm, const Tensor& z) {
 class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
-                        const Tensor& gamma, const Tensor& beta, const torch::optional<Tensor>& added,
-                        const LayerCall& call) {
+                        const Tensor& gamma, const Tensor& beta,
+                        const torch::optional<Tensor>& added, const LayerCall& call) {
     const Tensor residual = added.value_or(Tensor());
     const Tensor z = convolve(call.kept->convolution, weight, x);
     const BatchStatistics of = statistics_of(call.norm, z);

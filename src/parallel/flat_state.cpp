@@ -64,8 +64,8 @@ FlatState::FlatState(std::vector<StateTensor> tensors, collective::Communicator&
   std::byte* place = all_.data;
   for (StateTensor& state : tensors) {
     const auto options = state.tensor.options().requires_grad(false);
-    const torch::Tensor here = torch::from_blob(
-        place, state.tensor.sizes(), [held = memory_](void*) {}, options);
+    const torch::Tensor here =
+        torch::from_blob(place, state.tensor.sizes(), [held = memory_](void*) {}, options);
     place += aligned_bytes(state.tensor);
     items_.push_back({std::move(state), here});
   }

@@ -148,7 +148,7 @@ void fit_to_samples(Network& network, const std::vector<MeasuredPlan>& samples) 
   if (network.processors != kUnlimited) numbers.push_back(&Network::wake);
   constexpr double kLeast = 1e-11;  // seconds, or seconds a byte: factors cannot leave zero
   double best = distance(network, samples);
-  const auto improve = [&](double Network::*number, double factor) {
+  const auto improve = [&](double Network::* number, double factor) {
     Network other = network;
     other.*number = std::max(kLeast, other.*number * factor);
     const double at_other = distance(other, samples);
@@ -162,7 +162,7 @@ void fit_to_samples(Network& network, const std::vector<MeasuredPlan>& samples) 
     bool moved = true;
     for (int pass = 0; moved && pass < kMostPasses; ++pass) {
       moved = false;
-      for (double Network::*number : numbers)
+      for (double Network::* number : numbers)
         moved = improve(number, step) || improve(number, 1 / step) || moved;
     }
   }

@@ -30,22 +30,17 @@ TEST(Agreement, IsThereWhenAllHoldTheSame) {
 
 TEST(Agreement, NamesTheFirstDifferenceAndBothRanks) {
   const Facts odd = {{"the transport", "tcp"}, {"the batch", "64"}};
-  const std::string message = message_of<Mismatch>([&] {
-    agree(kFacts, others_say({kFacts, odd}));
-  });
+  const std::string message =
+      message_of<Mismatch>([&] { agree(kFacts, others_say({kFacts, odd})); });
   EXPECT_EQ(message, "ranks disagree on the batch: rank 0 has 128, rank 2 has 64");
 }
 
 TEST(Agreement, IsRefusedToWhoSpeaksOfSomethingElse) {
-  const std::string message = message_of<Mismatch>([&] {
-    agree(kFacts, others_say({{{"the model", "x"}}}));
-  });
+  const std::string message =
+      message_of<Mismatch>([&] { agree(kFacts, others_say({{{"the model", "x"}}})); });
   EXPECT_EQ(message, "ranks disagree: rank 0 has the transport, but rank 1 has the model");
   EXPECT_THROW(agree(kFacts, others_say({{kFacts[0]}})), Mismatch);
-  EXPECT_THROW(agree(kFacts,
-                     [](const std::string& own) {
-                       return std::vector{own, own + "!"};
-                     }),
+  EXPECT_THROW(agree(kFacts, [](const std::string& own) { return std::vector{own, own + "!"}; }),
                Mismatch);
 }
 

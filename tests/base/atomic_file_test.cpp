@@ -31,7 +31,9 @@ TEST(AtomicFile, ReplacesTheFileOnCommit) {
 TEST(AtomicFile, LeavesTheOldFileAndNoTemporaryWithoutCommit) {
   TemporaryFolder folder;
   write_file_atomically(folder / "f", "old");
-  { AtomicFile(folder / "f").write("half"); }
+  {
+    AtomicFile(folder / "f").write("half");
+  }
   EXPECT_EQ(read_file(folder / "f"), "old");
   EXPECT_EQ(files_in(folder.path()), 1);
 }

@@ -77,9 +77,8 @@ TEST(Options, RefuseAKeyThatNobodyHasAskedForWithTheNearestOne) {
 }
 
 TEST(Options, SayWhereNoneIsTaken) {
-  EXPECT_EQ(message_of<BadInput>([] {
-              Options(Values{{"width", "3"}}).refuse_unknown("model 'logistic'");
-            }),
+  EXPECT_EQ(message_of<BadInput>(
+                [] { Options(Values{{"width", "3"}}).refuse_unknown("model 'logistic'"); }),
             "model 'logistic': takes no options, but 'width' is set; leave it out");
 }
 

@@ -378,13 +378,9 @@ TEST(FoldTree, RefusesWidthsThatAreNotNodes) {
   const auto fold = [&](const std::vector<int64_t>& widths) {
     fold_in_place(vectors, widths, Type::f32, Operation::sum, 1, Instructions::best);
   };
-  EXPECT_NE(message_of<Error>([&] {
-              fold({1, 3});
-            }).find("not nodes of the tree"),
+  EXPECT_NE(message_of<Error>([&] { fold({1, 3}); }).find("not nodes of the tree"),
             std::string::npos);
-  EXPECT_NE(message_of<Error>([&] {
-              fold({1, 1, 1});
-            }).find("3 widths for 2 terms"),
+  EXPECT_NE(message_of<Error>([&] { fold({1, 1, 1}); }).find("3 widths for 2 terms"),
             std::string::npos);
 }
 

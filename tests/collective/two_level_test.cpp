@@ -72,11 +72,8 @@ INSTANTIATE_TEST_SUITE_P(, TwoLevel, ::testing::ValuesIn(planned_names()),
 
 TEST(TwoLevelHosts, MustHaveConsecutiveRanks) {
   const Shards shards = Shards::even(3, 3);
-  expect_bad_input(
-      [&] {
-        two_level({0, 1, 0}, parse_algorithm("tree"), shards, 1);
-      },
-      {"rank 2 is on the host of rank 0", "rank 1", "consecutive"});
+  expect_bad_input([&] { two_level({0, 1, 0}, parse_algorithm("tree"), shards, 1); },
+                   {"rank 2 is on the host of rank 0", "rank 1", "consecutive"});
   expect_bad_input([&] { two_level({0, 1}, parse_algorithm("tree"), shards, 1); }, {"2 ranks"});
 }
 

@@ -182,11 +182,8 @@ TEST(CheckDataset, AcceptsADataSetThatCanBe) {
 }
 
 TEST(CheckDataset, RefusesASampleThatIsNotWrittenInFull) {
-  expect_bad_input(
-      [] {
-        check_dataset(*computed({{{"x"}}, {}}, 3, write_nothing), "test");
-      },
-      {"field 'x' of sample 0 of the test split", "must write every element"});
+  expect_bad_input([] { check_dataset(*computed({{{"x"}}, {}}, 3, write_nothing), "test"); },
+                   {"field 'x' of sample 0 of the test split", "must write every element"});
 }
 
 TEST(CheckDataset, RefusesASampleThatDiffersWhenItIsWrittenAgain) {
@@ -194,30 +191,21 @@ TEST(CheckDataset, RefusesASampleThatDiffersWhenItIsWrittenAgain) {
   const auto write = [count](int64_t index, const Sample& to) {
     to.as<float>(0)[0] = index == 2 ? static_cast<float>(++*count) : 0;
   };
-  expect_bad_input(
-      [&] {
-        check_dataset(*computed({{{"x"}}, {}}, 3, write), "training");
-      },
-      {"sample 2 of the training split"});
+  expect_bad_input([&] { check_dataset(*computed({{{"x"}}, {}}, 3, write), "training"); },
+                   {"sample 2 of the training split"});
 }
 
 TEST(CheckDataset, RefusesADataSetThatCannotBe) {
   const auto check = [](const Fields& fields, int64_t size = 1) {
     check_dataset(*computed(fields, size, write_nothing), "training");
   };
-  expect_bad_input(
-      [&] {
-        check({{{"x"}}, {}}, 0);
-      },
-      {"training split has 0 samples", "expected 1 to 100000000000"});
+  expect_bad_input([&] { check({{{"x"}}, {}}, 0); },
+                   {"training split has 0 samples", "expected 1 to 100000000000"});
   expect_bad_input([&] { check({{{"x"}}, {}}, -2); }, {"training split has -2 samples"});
   expect_bad_input([&] { check({{}, {{"y"}}}); }, {"training split declares no input"});
   for (const Shape& shape : {Shape{0}, {3, 0, 2}, {-1}, {int64_t{1} << 40, int64_t{1} << 40}}) {
-    expect_bad_input(
-        [&] {
-          check({{{"x", Type::f32, shape}}, {}});
-        },
-        {"field 'x' of the training split", "shape " + to_string(shape)});
+    expect_bad_input([&] { check({{{"x", Type::f32, shape}}, {}}); },
+                     {"field 'x' of the training split", "shape " + to_string(shape)});
     expect_bad_input([&] { check({{{"x"}}, {{"y", Type::f32, shape}}}); }, {"field 'y'"});
   }
   expect_bad_input([&] { check({{{"x"}, {"z"}, {"x"}}, {}}); }, {"two fields named 'x'"});

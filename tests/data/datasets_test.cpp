@@ -163,24 +163,15 @@ TEST(LoadDataset, GivesTheMakerItsOptions) {
 }
 
 TEST(LoadDataset, SuggestsTheNearestOption) {
-  expect_bad_input(
-      [] {
-        load_dataset("test-sized", {{"siez", "5"}});
-      },
-      {"data set 'test-sized'", "'siez'", "did you mean 'size'?", "size, width"});
-  expect_bad_input(
-      [] {
-        load_dataset("test-sized", {{"size", "many"}});
-      },
-      {"size", "many", "whole number"});
+  expect_bad_input([] { load_dataset("test-sized", {{"siez", "5"}}); },
+                   {"data set 'test-sized'", "'siez'", "did you mean 'size'?", "size, width"});
+  expect_bad_input([] { load_dataset("test-sized", {{"size", "many"}}); },
+                   {"size", "many", "whole number"});
 }
 
 TEST(LoadDataset, RefusesOptionsWhereNoneAreTaken) {
-  expect_bad_input(
-      [] {
-        load_dataset("test-unlike", {{"layout", "channels_last"}});
-      },
-      {"data set 'test-unlike'", "no options", "'layout'"});
+  expect_bad_input([] { load_dataset("test-unlike", {{"layout", "channels_last"}}); },
+                   {"data set 'test-unlike'", "no options", "'layout'"});
 }
 
 TEST(LoadDataset, RefusesSplitsThatDiffer) {
@@ -195,16 +186,10 @@ TEST(LoadDataset, RefusesSplitsThatDiffer) {
 
 TEST(LoadDataset, ChecksBothSplits) {
   expect_bad_input([] { load_dataset("test-unlike:no sample", {}); }, {"test split has 0 samples"});
-  expect_bad_input(
-      [] {
-        load_dataset("test-sized", {{"size", "0"}});
-      },
-      {"training split has 0 samples"});
-  expect_bad_input(
-      [] {
-        load_dataset("test-sized", {{"width", "0"}});
-      },
-      {"field 'x' of the training split"});
+  expect_bad_input([] { load_dataset("test-sized", {{"size", "0"}}); },
+                   {"training split has 0 samples"});
+  expect_bad_input([] { load_dataset("test-sized", {{"width", "0"}}); },
+                   {"field 'x' of the training split"});
 }
 
 TEST(LoadDataset, RefusesAMakerThatReturnsNothing) {

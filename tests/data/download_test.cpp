@@ -133,9 +133,7 @@ TEST(Download, RefusesOtherProtocols) {
   const Site site;
   const auto file = site.folder.write("local", site.file);
   expect_bad_input(
-      [&] {
-        download({"file://" + file.string(), site.folder / "file.tgz", site.sha512()});
-      },
+      [&] { download({"file://" + file.string(), site.folder / "file.tgz", site.sha512()}); },
       {"file://"});
 }
 

@@ -168,11 +168,8 @@ TEST(Normalized, KeepsSizeItemsAndDigest) {
 
 TEST(Normalized, RefusesNumbersThatDoNotFitTheInputs) {
   const auto images = labelled<uint8_t>({1, 2, 2}, {1, 2, 3, 4}, {0});
-  expect_bad_input(
-      [&] {
-        normalized(images, {{{0, 0}, {1, 1}}});
-      },
-      {"2 mean(s)", "1 channel(s)", "'x'"});
+  expect_bad_input([&] { normalized(images, {{{0, 0}, {1, 1}}}); },
+                   {"2 mean(s)", "1 channel(s)", "'x'"});
   expect_bad_input([&] { normalized(images, {{{0}, {}}}); }, {"1 mean(s) and 0 deviation(s)"});
   expect_bad_input([&] { normalized(images, {{{0}, {0}}}); }, {"deviation 0"});
   expect_bad_input([&] { normalized(images, {{{0}, {NAN}}}); }, {"deviation nan"});

@@ -216,41 +216,24 @@ TEST(NpyLabels, TakesAColumnOfOneNumberASample) {
 
 TEST(NpyLabels, RefusesNumbersThatAreNoClass) {
   expect_bad_input(
-      [] {
-        labels_in("<i8", {4}, raw<int64_t>({0, 1, -1, 0}));
-      },
+      [] { labels_in("<i8", {4}, raw<int64_t>({0, 1, -1, 0})); },
       {"y.npy", "label -1 of sample 2", "np.unique", "data.options.targets = \"numbers\""});
-  expect_bad_input(
-      [] {
-        labels_in("<i8", {4}, raw<int64_t>({2000000000, 1, 1, 0}));
-      },
-      {"y.npy", "label 2000000000 of sample 0"});
-  expect_bad_input(
-      [] {
-        labels_in("<i8", {2}, raw<int64_t>({999'999, 1'000'000}));
-      },
-      {"y.npy", "label 1000000 of sample 1", "at most 999999"});
+  expect_bad_input([] { labels_in("<i8", {4}, raw<int64_t>({2000000000, 1, 1, 0})); },
+                   {"y.npy", "label 2000000000 of sample 0"});
+  expect_bad_input([] { labels_in("<i8", {2}, raw<int64_t>({999'999, 1'000'000})); },
+                   {"y.npy", "label 1000000 of sample 1", "at most 999999"});
 }
 
 TEST(NpyLabels, NamesALabelThatNeeds64BitsWithoutASign) {
-  expect_bad_input(
-      [] {
-        labels_in("<u8", {4}, raw<uint64_t>({0, 1, 18446744073709551615U, 0}));
-      },
-      {"y.npy", "label 18446744073709551615 of sample 2"});
+  expect_bad_input([] { labels_in("<u8", {4}, raw<uint64_t>({0, 1, 18446744073709551615U, 0})); },
+                   {"y.npy", "label 18446744073709551615 of sample 2"});
 }
 
 TEST(NpyLabels, RefusesFloatsTextAndOneHot) {
-  expect_bad_input(
-      [] {
-        labels_in("<f4", {4}, raw<float>({0, 1, 1, 0}));
-      },
-      {"y.npy", "f4", "y.astype('int64')"});
-  expect_bad_input(
-      [] {
-        labels_in("<i8", {2, 2}, raw<int64_t>({0, 1, 1, 0}));
-      },
-      {"y.npy", "2 x 2", "y.ravel()", "np.argmax(y, axis=1)"});
+  expect_bad_input([] { labels_in("<f4", {4}, raw<float>({0, 1, 1, 0})); },
+                   {"y.npy", "f4", "y.astype('int64')"});
+  expect_bad_input([] { labels_in("<i8", {2, 2}, raw<int64_t>({0, 1, 1, 0})); },
+                   {"y.npy", "2 x 2", "y.ravel()", "np.argmax(y, axis=1)"});
   expect_bad_input([] { labels_in("<U1", {4}, std::string(16, '\0')); },
                    {"y.npy", "'U1' is text", "np.unique"});
 }

@@ -141,13 +141,9 @@ TEST(Model, RefusesOptionsThatItDoesNotKnow) {
 }
 
 TEST(Model, RefusesSamplesThatAreNoImages) {
-  EXPECT_NE(message_of<BadInput>([] {
-              some_model("convnet", {30, 4});
-            }).find("30 x 4"),
+  EXPECT_NE(message_of<BadInput>([] { some_model("convnet", {30, 4}); }).find("30 x 4"),
             std::string::npos);
-  EXPECT_NE(message_of<BadInput>([] {
-              some_model("convnet", {28, 28, 1});
-            }).find("channels_last"),
+  EXPECT_NE(message_of<BadInput>([] { some_model("convnet", {28, 28, 1}); }).find("channels_last"),
             std::string::npos);
 }
 

@@ -121,11 +121,8 @@ TEST(Classification, RefusesDataAndOptionsThatItCannotServe) {
       },
       {"smoothing", "label_smoothing"});
   const auto objective = make_objective("classification", {.fields = labelled(3)});
-  expect_bad_input(
-      [&] {
-        objective->loss(torch::zeros({2, 4}), batch_of({0, 1}));
-      },
-      {"2 x 4", "2 x 3"});
+  expect_bad_input([&] { objective->loss(torch::zeros({2, 4}), batch_of({0, 1})); },
+                   {"2 x 4", "2 x 3"});
 }
 
 TEST(Regression, TakesTargetsOfAnyShape) {

@@ -52,11 +52,8 @@ TEST(DdpModel, OfAnotherTypeThanAtFirstIsNamed) {
     torch::nn::Linear net(4, 3);
     DistributedDataParallel ddp(net, everyone);
     net->to(torch::kDouble);
-    expect_bad_input(
-        [&] {
-          ddp.forward(torch::ones({2, 4}, torch::kDouble));
-        },
-        {"parameter 'weight'", "Float 3x4", "Double 3x4"});
+    expect_bad_input([&] { ddp.forward(torch::ones({2, 4}, torch::kDouble)); },
+                     {"parameter 'weight'", "Float 3x4", "Double 3x4"});
   });
 }
 
@@ -77,11 +74,8 @@ TEST(DdpModel, WithAParameterUnfrozenLaterIsRefusedInBackwardToo) {
     net->weight.requires_grad_(false);
     DistributedDataParallel ddp(net, everyone);
     net->weight.requires_grad_(true);
-    expect_bad_input(
-        [&] {
-          net(torch::ones({2, 4})).sum().backward();
-        },
-        {"parameter 'weight'", "unfrozen"});
+    expect_bad_input([&] { net(torch::ones({2, 4})).sum().backward(); },
+                     {"parameter 'weight'", "unfrozen"});
   });
 }
 
@@ -90,11 +84,8 @@ TEST(DdpModel, WithAParameterFrozenLaterIsRefused) {
     torch::nn::Linear net(4, 3);
     DistributedDataParallel ddp(net, everyone);
     net->weight.requires_grad_(false);
-    expect_bad_input(
-        [&] {
-          ddp.forward(torch::ones({2, 4}));
-        },
-        {"parameter 'weight'", "was trained and is frozen"});
+    expect_bad_input([&] { ddp.forward(torch::ones({2, 4})); },
+                     {"parameter 'weight'", "was trained and is frozen"});
   });
 }
 
@@ -105,11 +96,8 @@ TEST(DdpModel, WithAModuleRegisteredLaterIsRefused) {
     net->push_back(torch::nn::ReLU());  // has nothing to keep alike
     ddp.forward(torch::ones({2, 4})).sum().backward();
     net->push_back(torch::nn::Linear(3, 2));
-    expect_bad_input(
-        [&] {
-          ddp.forward(torch::ones({2, 4}));
-        },
-        {"parameter '2.bias'", "registered"});
+    expect_bad_input([&] { ddp.forward(torch::ones({2, 4})); },
+                     {"parameter '2.bias'", "registered"});
   });
 }
 

@@ -159,7 +159,9 @@ TEST(Ddp, StaysPausedUntilTheOutermostScopeEnds) {
     Net alone = net_of(1);
     {
       const auto outer = ddp.no_sync();
-      { const auto inner = ddp.no_sync(); }
+      {
+        const auto inner = ddp.no_sync();
+      }
       loss_of(ddp.forward(mine.x), mine.y).backward();
       loss_of(alone(mine.x), mine.y).backward();
       EXPECT_TRUE(torch::equal(net->first->weight.grad(), alone->first->weight.grad()));

@@ -11,7 +11,9 @@ namespace {
 
 TEST(RunFolder, RefusesAFolderThatHoldsAnotherRun) {
   TemporaryFolder folder;
-  { RunFolder::create(folder / "run", {}); }
+  {
+    RunFolder::create(folder / "run", {});
+  }
   EXPECT_NE(message_of<BadInput>([&] { RunFolder::create(folder / "run", {}); }).find("--resume"),
             std::string::npos);
 }

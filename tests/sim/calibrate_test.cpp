@@ -54,15 +54,15 @@ TEST(Calibration, FindsTheSameNetworkOnEveryRank) {
 }
 
 TEST(Calibration, LeavesTheGroupUsable) {
-  EXPECT_EQ(errors_of_ranks(
-                2,
-                [](Rendezvous& rendezvous) {
-                  Communicator group(transport::connect_over("tcp", rendezvous));
-                  calibrate(group);
-                  std::vector<float> values(100, 1);
-                  group.all_reduce({reinterpret_cast<std::byte*>(values.data()), 100, Type::f32});
-                  EXPECT_EQ(values, std::vector<float>(100, 2));
-                }),
+  EXPECT_EQ(errors_of_ranks(2,
+                            [](Rendezvous& rendezvous) {
+                              Communicator group(transport::connect_over("tcp", rendezvous));
+                              calibrate(group);
+                              std::vector<float> values(100, 1);
+                              group.all_reduce(
+                                  {reinterpret_cast<std::byte*>(values.data()), 100, Type::f32});
+                              EXPECT_EQ(values, std::vector<float>(100, 2));
+                            }),
             no_errors(2));
 }
 

@@ -9,7 +9,9 @@ namespace {
 TEST(Failure, IsTheLastEventOfARun) {
   TemporaryFolder folder;
   const std::filesystem::path out = folder / "run";
-  { const run::RunFolder run = run::RunFolder::create(out, tiny_recipe(folder)); }
+  {
+    const run::RunFolder run = run::RunFolder::create(out, tiny_recipe(folder));
+  }
   EXPECT_EQ(run::record_failure(out, "the disk broke"), run::Remains::nothing);
   const auto events = run::read_events(out / "events.jsonl");
   EXPECT_EQ(events.back()["event"], "failure");

@@ -199,8 +199,7 @@ TEST(Shm, DoesNotWaitForLastWordsThatARankDidNotFinish) {
     rendezvous.gather("");
     if (segment->rank() == 1) {
       const auto never = [] { return false; };
-      wait->until(
-          never, [](int rank) { return rank == 0; }, soon());
+      wait->until(never, [](int rank) { return rank == 0; }, soon());
     }
   });
   EXPECT_EQ(errors[0], "");
