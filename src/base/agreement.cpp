@@ -34,8 +34,8 @@ void compare(const Facts& ours, const Facts& theirs, size_t rank) {
 std::optional<Difference> first_difference(const Facts& ours, const Facts& theirs) {
   const Facts::value_type nothing = {"nothing", "nothing"};
   for (size_t i = 0; i < std::max(ours.size(), theirs.size()); ++i) {
-    const Difference pair = {i < ours.size() ? ours[i] : nothing,
-                             i < theirs.size() ? theirs[i] : nothing};
+    Difference pair = {i < ours.size() ? ours[i] : nothing,
+                       i < theirs.size() ? theirs[i] : nothing};
     if (pair.ours != pair.theirs) return pair;
   }
   return std::nullopt;

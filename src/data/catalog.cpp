@@ -96,7 +96,7 @@ std::optional<fs::path> find_data_home() {
     const char* value = std::getenv(name);
     return value == nullptr ? "" : value;
   };
-  if (const std::string home = variable("LOCKSTEP_DATA"); !home.empty()) return home;
+  if (const std::string home = variable("LOCKSTEP_DATA"); !home.empty()) return fs::path(home);
   if (const std::string home = variable("XDG_DATA_HOME"); !home.empty())
     return fs::path(home) / "lockstep";
   if (const std::string home = variable("HOME"); !home.empty())

@@ -16,12 +16,12 @@ inline dnnl::primitive_attr with_our_scratch() {
 template <typename... Arguments>
 dnnl::convolution_forward::primitive_desc forward_convolution(const dnnl::engine& engine,
                                                               const Arguments&... arguments) {
-  constexpr auto kind = dnnl::prop_kind::forward_training;
-  constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+  constexpr auto kKind = dnnl::prop_kind::forward_training;
+  constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine, kind, algorithm, arguments..., with_our_scratch()};
+  return {engine, kKind, kAlgorithm, arguments..., with_our_scratch()};
 #else
-  return {{kind, algorithm, arguments...}, with_our_scratch(), engine};
+  return {{kKind, kAlgorithm, arguments...}, with_our_scratch(), engine};
 #endif
 }
 
@@ -30,11 +30,11 @@ template <typename Backward, typename... Arguments>
 typename Backward::primitive_desc backward_convolution(
     const dnnl::engine& engine, const dnnl::convolution_forward::primitive_desc& forward,
     const Arguments&... arguments) {
-  constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+  constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine, algorithm, arguments..., forward, with_our_scratch()};
+  return {engine, kAlgorithm, arguments..., forward, with_our_scratch()};
 #else
-  return {{algorithm, arguments...}, with_our_scratch(), engine, forward};
+  return {{kAlgorithm, arguments...}, with_our_scratch(), engine, forward};
 #endif
 }
 

@@ -1,4 +1,8 @@
 // What groups say when their ranks do different things, or not all of them come.
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
 #include "base/clock.h"
 #include "communicators.h"
 #include "expect_error.h"
@@ -181,15 +185,21 @@ TEST_P(CommunicatorErrors, NameTheRankThatDidNotArrive) {
 
 TEST_P(CommunicatorErrors, ReportAStallOnceFromTheRankThatWaits) {
   std::mutex mutex;
+  std::condition_variable changed;
   std::vector<std::string> told;
   const CommunicatorOptions options{
       .timeout_seconds = 20, .stall_seconds = 0.1, .tell_stall = [&](const std::string& message) {
         const std::lock_guard lock(mutex);
         told.push_back(message);
+        changed.notify_all();
       }};
-  in_group(2, options, [](Communicator& group) {
+  in_group(2, options, [&](Communicator& group) {
     Floats values(10'000);
-    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    if (group.rank() == 1) {
+      std::unique_lock lock(mutex);
+      changed.wait_for(lock, std::chrono::seconds(15), [&] { return !told.empty(); });
+      changed.wait_for(lock, std::chrono::milliseconds(300), [&] { return told.size() > 1; });
+    }
     group.all_reduce(buffer_of(values), Operation::sum, {Cargo::Kind::gradients, 7});
   });
   ASSERT_EQ(told.size(), 1U) << "once, and only by the one that waits";
