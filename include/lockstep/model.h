@@ -40,7 +40,7 @@ class Model : public torch::nn::Module {
   /// Which kernel computes a layer.
   struct LayerKernel {
     std::string layer;      ///< its name in the model
-    std::string served_by;  ///< "winograd", "direct" or "torch"
+    std::string served_by;  ///< "winograd", "packed", "direct" or "torch"
   };
   /// The kernels of the last forward pass by layer, for a run's events.
   virtual std::vector<LayerKernel> kernels() const { return {}; }

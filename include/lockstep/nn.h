@@ -52,7 +52,7 @@ class ConvBn {
   /// Without `residual`, nothing is added.
   torch::Tensor operator()(const torch::Tensor& x, const torch::Tensor& residual = {});
 
-  /// The kernel of the last call: "winograd", "direct" or "torch".
+  /// The kernel of the last call: "winograd", "packed", "direct" or "torch".
   std::string served_by() const;
 
  private:
@@ -70,7 +70,7 @@ class ConvMaxPool {
 
   /// The result has half as many rows and columns.
   torch::Tensor operator()(const torch::Tensor& x);
-  /// The kernel of the last call: "winograd", "direct" or "torch".
+  /// The kernel of the last call: "winograd", "packed", "direct" or "torch".
   std::string served_by() const;
 
  private:

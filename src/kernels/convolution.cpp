@@ -1,8 +1,11 @@
 #include "kernels/convolution.h"
 
 #include <algorithm>
+#include <string>
 
+#include "kernels/cpu.h"
 #include "kernels/lanes.h"
+#include "kernels/packed_convolution.h"
 #include "kernels/thin_convolution.h"
 #include "kernels/winograd.h"
 
@@ -11,6 +14,26 @@ namespace {
 
 // Below this size a tile of 4 x 4 results is mostly empty.
 constexpr int64_t kLeastSideForWinograd = 3;
+
+// Then filters mostly lie on padding.
+bool smaller_than_filters(const ConvShape& shape) {
+  return std::min(shape.in_height, shape.in_width) < shape.kernel;
+}
+
+// Whether oneDNN has only a reference kernel for one of the passes: a property of its version, the
+// processor and the shape.
+bool only_by_reference(const ConvShape& shape) {
+  const std::vector<std::string> of =
+      DirectConvolution(shape, ImageLayout::blocked).implementations();
+  return std::any_of(of.begin(), of.end(), is_reference);
+}
+
+// The same for a plain image, which is asked too often to ask oneDNN: a part of what it is fast
+// for.
+bool first_layer_is_fast(const ConvShape& shape) {
+  return shape.in_channels < kLanes && 2 * shape.padding < shape.kernel && shape.kernel <= 7 &&
+         (shape.kernel <= 3 || (shape.stride <= 3 && !smaller_than_filters(shape)));
+}
 
 float* floats(std::byte* scratch) {
   return reinterpret_cast<float*>(scratch);
@@ -27,26 +50,48 @@ void convolve(const ConvShape& shape, Weights kind, const float* weights,
   winograd_convolve(shape, x, filters.data(), y, scratch);
 }
 
+// The weights of a packed convolution; makes `filters` if they are empty.
+const float* prepared(const ConvShape& shape, Weights kind, const float* weights,
+                      std::vector<float>& filters) {
+  if (filters.empty()) {
+    filters.resize(static_cast<size_t>(packed_filter_count(shape, kind)));
+    packed_filters(shape, kind, weights, filters.data());
+  }
+  return filters.data();
+}
+
 }  // namespace
 
 Method method_for(const ConvShape& shape, ImageLayout input) {
+  if (input == ImageLayout::plain) return Method::direct;
   const bool fills_tiles = std::min(shape.out_height(), shape.out_width()) >= kLeastSideForWinograd;
-  return input == ImageLayout::blocked && fills_tiles && winograd_serves(shape) ? Method::winograd
-                                                                                : Method::direct;
+  if (fills_tiles && winograd_serves(shape)) return Method::winograd;
+  return has_avx512() || smaller_than_filters(shape) || only_by_reference(shape) ? Method::packed
+                                                                                 : Method::direct;
 }
 
 const char* to_string(Method method) {
-  return method == Method::winograd ? "winograd" : "direct";
+  switch (method) {
+    case Method::winograd:
+      return "winograd";
+    case Method::packed:
+      return "packed";
+    case Method::direct:
+      return "direct";
+  }
+  return "";
 }
 
 bool serves(const ConvShape& shape, ImageLayout input) {
-  return shape.out_channels % kLanes == 0 &&
-         (input == ImageLayout::plain || shape.in_channels % kLanes == 0) &&
+  const bool fits =
+      input == ImageLayout::blocked ? shape.in_channels % kLanes == 0 : first_layer_is_fast(shape);
+  return fits && shape.out_channels % kLanes == 0 &&
          std::min(shape.in_height, shape.in_width) + 2 * shape.padding >= shape.kernel;
 }
 
-Convolution::Convolution(const ConvShape& shape, ImageLayout input) : shape_(shape), input_(input) {
-  if (method_for(shape, input) == Method::direct) direct_.emplace(shape, input);
+Convolution::Convolution(const ConvShape& shape, ImageLayout input)
+    : shape_(shape), input_(input), method_(method_for(shape, input)) {
+  if (method_ == Method::direct) direct_.emplace(shape, input);
 }
 
 int64_t Convolution::scratch_bytes() const {
@@ -54,6 +99,7 @@ int64_t Convolution::scratch_bytes() const {
   if (input_ == ImageLayout::plain)
     return std::max(direct_->scratch_bytes(), kFloat * thin_scratch_count(shape_));
   if (direct_) return direct_->scratch_bytes();
+  if (method_ == Method::packed) return kFloat * packed_scratch_count(shape_);
   return kFloat *
          std::max(winograd_scratch_count(shape_), winograd_scratch_count(shape_.transposed()));
 }
@@ -66,12 +112,19 @@ void Convolution::weights_changed() {
 
 void Convolution::forward(const float* weights, const float* x, float* y, std::byte* scratch) {
   if (direct_) return direct_->forward(weights, x, y, scratch);
+  if (method_ == Method::packed)
+    return packed_convolve(shape_, x, prepared(shape_, Weights::plain, weights, filters_), y,
+                           floats(scratch));
   convolve(shape_, Weights::plain, weights, filters_, x, y, floats(scratch));
 }
 
 void Convolution::input_gradient(const float* weights, const float* dy, float* dx,
                                  std::byte* scratch) {
   if (direct_) return direct_->input_gradient(weights, dy, dx, scratch);
+  if (method_ == Method::packed)
+    return packed_input_gradient(
+        shape_, dy, prepared(shape_, Weights::transposed, weights, transposed_filters_), dx,
+        floats(scratch));
   convolve(shape_.transposed(), Weights::transposed, weights, transposed_filters_, dy, dx,
            floats(scratch));
 }
@@ -81,6 +134,8 @@ void Convolution::weight_gradient(const float* x, const float* dy, float* weight
   if (input_ == ImageLayout::plain)
     return thin_weight_gradient(shape_, x, dy, weights, floats(scratch));
   if (direct_) return direct_->weight_gradient(x, dy, weights, scratch);
+  if (method_ == Method::packed)
+    return packed_weight_gradient(shape_, x, dy, weights, floats(scratch));
   winograd_weight_gradient(shape_, x, dy, weights, floats(scratch));
 }
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::kernels {
 
-enum class Method { winograd, direct };
+enum class Method { winograd, packed, direct };
 
 /// The method for a convolution: a fixed rule on its shape, based on measurements
 /// (`bench/kernels.cpp`). Never chosen by timing at run time, because other methods give other
@@ -18,8 +18,8 @@ enum class Method { winograd, direct };
 Method method_for(const ConvShape& shape, ImageLayout input);
 const char* to_string(Method method);
 
-/// Whether a method supports it: numbers of channels must be multiples of 8 (a plain input may have
-/// any number).
+/// Whether a method supports it: numbers of channels must be multiples of 8 (a plain input must
+/// have fewer than 8), and there must be a kernel that is no reference.
 bool serves(const ConvShape& shape, ImageLayout input);
 
 /// One layer's convolution for one shape of input. It keeps the weights in the form that its method
@@ -29,7 +29,7 @@ class Convolution {
   Convolution(const ConvShape& shape, ImageLayout input);
 
   const ConvShape& shape() const { return shape_; }
-  Method method() const { return direct_ ? Method::direct : Method::winograd; }
+  Method method() const { return method_; }
   /// The scratch memory that the functions below need.
   int64_t scratch_bytes() const;
 
@@ -44,8 +44,9 @@ class Convolution {
  private:
   ConvShape shape_;
   ImageLayout input_;
+  Method method_;
   std::optional<DirectConvolution> direct_;
-  // For Winograd; empty until they are needed, and for layers with too many weights to keep them.
+  // Empty until they are needed, and for Winograd's layers with too many weights to keep them.
   std::vector<float> filters_;
   std::vector<float> transposed_filters_;
 };

@@ -1,10 +1,23 @@
 #include "kernels/cpu.h"
 
+#include "kernels/direct_convolution.h"
+
 namespace lockstep::kernels {
 
 bool supported() {
 #ifdef __x86_64__
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+
+bool has_avx512() {
+#ifdef __x86_64__
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") && direct_convolution_may_use_avx512();
+  return has;
 #else
   return false;
 #endif

@@ -6,4 +6,7 @@ namespace lockstep::kernels {
 /// that choose a kernel were measured on such processors.
 bool supported();
 
+/// Whether it also has AVX-512, and oneDNN's variable ONEDNN_MAX_CPU_ISA does not forbid it.
+bool has_avx512();
+
 }  // namespace lockstep::kernels

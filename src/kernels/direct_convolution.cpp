@@ -30,6 +30,15 @@ struct Reordered {
 
 }  // namespace
 
+bool is_reference(const std::string& implementation) {
+  return implementation.rfind("ref", 0) == 0 || implementation.find(":ref") != std::string::npos;
+}
+
+bool direct_convolution_may_use_avx512() {
+  constexpr auto kAvx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kAvx512) == kAvx512;
+}
+
 struct DirectConvolution::Primitives {
   Primitives(const ConvShape& s, ImageLayout input)
       : strides{s.stride, s.stride},
@@ -94,6 +103,13 @@ int64_t DirectConvolution::scratch_bytes() const {
   most = std::max(most, p.backward_data.scratchpad_desc().get_size());
   most = std::max(most, p.backward_weights.scratchpad_desc().get_size());
   return static_cast<int64_t>(most) + p.result_bytes();
+}
+
+std::vector<std::string> DirectConvolution::implementations() const {
+  const Primitives& p = *primitives_;
+  if (!p.backward_data) return {p.forward.impl_info_str()};
+  return {p.forward.impl_info_str(), p.backward_data.impl_info_str(),
+          p.backward_weights.impl_info_str()};
 }
 
 void DirectConvolution::weights_changed() {

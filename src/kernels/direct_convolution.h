@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "kernels/conv_shape.h"
 
@@ -9,6 +11,13 @@ namespace lockstep::kernels {
 
 /// The layout of a convolution's input; its result is always blocked.
 enum class ImageLayout { blocked, plain };
+
+/// Whether an implementation that oneDNN names is one of its reference kernels, which are meant for
+/// tests and slower by orders of magnitude.
+bool is_reference(const std::string& implementation);
+
+/// Whether oneDNN's settings allow it, on this processor.
+bool direct_convolution_may_use_avx512();
 
 /// oneDNN's direct convolution, made once for a shape and run many times. For a plain input it has
 /// only the forward pass.
@@ -21,6 +30,9 @@ class DirectConvolution {
 
   /// The scratch memory that the functions below need, in bytes.
   int64_t scratch_bytes() const;
+
+  /// oneDNN's names for what computes the passes, such as "jit:avx2".
+  std::vector<std::string> implementations() const;
 
   /// Weights ([out][in][kernel][kernel]) are reordered when they are first used, and again after
   /// this.

@@ -8,6 +8,9 @@ namespace lockstep::kernels {
 /// numbers, one *pixel* of one *block* of channels, are read, computed and written as one.
 inline constexpr int64_t kLanes = 8;
 
+/// Out channels come in pairs of blocks.
+inline constexpr int64_t kPair = 2 * kLanes;
+
 /// One pixel of one block. (The compiler makes one register of it, or two: kernels hold no
 /// intrinsics, but the files that include this are compiled for the processors `supported` names.)
 template <typename T>

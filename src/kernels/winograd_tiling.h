@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/conv_shape.h"
-#include "kernels/lanes.h"
+#include "kernels/pair.h"
 
 /// How images are divided into tiles, in the words of winograd.cpp. Without external linkage: the
 /// linker must not use code compiled for AVX2 in a file that is not.
@@ -12,10 +12,7 @@ constexpr int64_t kTile = 4;
 constexpr int64_t kSide = 6;  ///< of a transformed tile
 constexpr int64_t kPoints = kSide * kSide;
 constexpr int64_t kTaps = 9;
-constexpr int64_t kRows = 6;           ///< tiles that are multiplied at a time
-constexpr int64_t kPair = 2 * kLanes;  ///< out channels that are multiplied at a time
-constexpr int64_t kHalf =
-    kLanes / 2;  ///< in channels whose weights' gradients are summed at a time
+constexpr int64_t kRows = 6;  ///< a batch's tiles are a multiple of it
 constexpr int64_t kApart = 3 * kLanes;
 constexpr int64_t kMostTiles = 16 * kRows;  ///< of a batch
 constexpr int64_t kMostTilesOfMany = 32 * kRows;

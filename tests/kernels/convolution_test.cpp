@@ -5,6 +5,9 @@
 
 #include "convolution_by_definition.h"
 #include "kernels/cpu.h"
+#include "kernels/lanes.h"
+#include "kernels/packed_convolution.h"
+#include "kernels/products.h"
 #include "kernels/winograd.h"
 #include "numbers.h"
 
@@ -53,6 +56,35 @@ Results<float> by_convolution(const ConvShape& s, const Inputs<float>& in) {
   return of;
 }
 
+// The packed one for any shape, whatever the rule says.
+class PackedConvolution {
+ public:
+  PackedConvolution(const ConvShape& shape, ImageLayout) : shape_(shape) {}
+
+  int64_t scratch_bytes() const {
+    return packed_scratch_count(shape_) * static_cast<int64_t>(sizeof(float));
+  }
+  void forward(const float* w, const float* x, float* y, std::byte* scratch) const {
+    packed_convolve(shape_, x, filters(Weights::plain, w).data(), y, floats(scratch));
+  }
+  void input_gradient(const float* w, const float* dy, float* dx, std::byte* scratch) const {
+    packed_input_gradient(shape_, dy, filters(Weights::transposed, w).data(), dx, floats(scratch));
+  }
+  void weight_gradient(const float* x, const float* dy, float* dw, std::byte* scratch) const {
+    packed_weight_gradient(shape_, x, dy, dw, floats(scratch));
+  }
+
+ private:
+  static float* floats(std::byte* scratch) { return reinterpret_cast<float*>(scratch); }
+  std::vector<float> filters(Weights kind, const float* w) const {
+    std::vector<float> of(static_cast<size_t>(packed_filter_count(shape_, kind)));
+    packed_filters(shape_, kind, w, of.data());
+    return of;
+  }
+
+  ConvShape shape_;
+};
+
 void expect_close(const Results<float>& a, const Results<float>& b, double tolerance) {
   EXPECT_LT(difference(a.y, b.y), tolerance);
   EXPECT_LT(difference(a.dx, b.dx), tolerance);
@@ -86,7 +118,7 @@ TEST_P(Convolutions, GiveTheSameBitsWithTwoThreads) {
   omp_set_num_threads(1);
   EXPECT_EQ(alone.y, together.y);
   EXPECT_EQ(alone.dx, together.dx);
-  if (method_for(GetParam(), ImageLayout::blocked) == Method::winograd) {
+  if (method_for(GetParam(), ImageLayout::blocked) != Method::direct) {
     EXPECT_EQ(alone.dw, together.dw);  // oneDNN's sums depend on the number of threads
   }
 }
@@ -102,7 +134,10 @@ INSTANTIATE_TEST_SUITE_P(
                     shape_of(5, 16, 17, 32),          // several batches of tiles
                     shape_of(2, 16, 9, 32, 3, 2),     // direct ones from here
                     shape_of(2, 16, 8, 24, 1, 2, 0), shape_of(1, 8, 7, 8, 5, 1, 2),
-                    shape_of(2, 8, 2, 8)),
+                    shape_of(1, 8, 1, 8),  // packed ones from here
+                    shape_of(2, 8, 2, 8), shape_of(13, 24, 1, 40), shape_of(7, 32, 2, 24, 3, 2),
+                    shape_of(5, 16, 3, 8, 5, 1, 2), shape_of(8, 8, 4, 16, 7, 2, 3),
+                    shape_of(3, 16, 5, 16, 1, 1, 1)),
     [](const auto& of) {
       const ConvShape& s = of.param;
       return std::to_string(of.index) + to_string(method_for(s, ImageLayout::blocked)) +
@@ -184,13 +219,60 @@ TEST(Convolution, UsesNewWeightsOnceItIsToldThatTheyChanged) {
 TEST(Convolution, IsServedByARuleOnItsShape) {
   EXPECT_EQ(method_for(shape_of(1, 16, 8, 16), ImageLayout::blocked), Method::winograd);
   EXPECT_EQ(method_for(shape_of(64, 512, 4, 512), ImageLayout::blocked), Method::winograd);
-  EXPECT_EQ(method_for(shape_of(1, 16, 2, 16), ImageLayout::blocked), Method::direct);
-  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 3, 2), ImageLayout::blocked), Method::direct);
-  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 1), ImageLayout::blocked), Method::direct);
+  EXPECT_EQ(method_for(shape_of(1, 16, 2, 16), ImageLayout::blocked), Method::packed);
+  const Method others = has_avx512() ? Method::packed : Method::direct;
+  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 3, 2), ImageLayout::blocked), others);
+  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 1, 1, 0), ImageLayout::blocked), others);
   EXPECT_EQ(method_for(shape_of(1, 3, 8, 16), ImageLayout::plain), Method::direct);
   EXPECT_FALSE(serves(shape_of(1, 12, 8, 16), ImageLayout::blocked));
   EXPECT_FALSE(serves(shape_of(1, 16, 8, 12), ImageLayout::blocked));
   EXPECT_FALSE(serves(shape_of(1, 16, 2, 16, 5, 1, 0), ImageLayout::blocked));
+  EXPECT_FALSE(serves(shape_of(1, 12, 8, 16), ImageLayout::plain));
+  EXPECT_FALSE(serves(shape_of(1, 3, 2, 16, 5, 1, 2), ImageLayout::plain));
+}
+
+// So that a model gets the same bits from processors with AVX-512, which pack them, as from others.
+TEST(PackedConvolution, AddsInTheOrderOfTheDirectOne) {
+  for (const ConvShape& s : {shape_of(3, 16, 31, 32, 3, 2), shape_of(2, 32, 15, 64, 3, 2),
+                             shape_of(2, 24, 9, 40), shape_of(1, 16, 17, 16, 5, 1, 2)}) {
+    const Inputs<float> in(s);
+    const Results<float> direct = by_convolution<DirectConvolution>(s, in),
+                         packed = by_convolution<PackedConvolution>(s, in);
+    EXPECT_EQ(direct.y, packed.y);
+    EXPECT_EQ(direct.dx, packed.dx);
+    EXPECT_EQ(direct.dw, packed.dw);
+  }
+}
+
+TEST(PackedConvolution, OfAnyShapeGivesWhatTheDefinitionGives) {
+  for (const ConvShape& s : {shape_of(5, 16, 9, 32, 3, 2), shape_of(2, 16, 8, 24, 1, 2, 0),
+                             shape_of(9, 8, 3, 40, 1, 1, 0), shape_of(1, 24, 7, 8, 5, 3, 1),
+                             shape_of(3, 8, 30, 16, 4, 2, 3), shape_of(2, 8, 5, 8, 2, 4, 2),
+                             shape_of(30, 16, 2, 8, 3, 2, 2)}) {
+    const Inputs<float> in(s);
+    expect_close(by_convolution<PackedConvolution>(s, in), by_definition(s, in), 1e-5);
+  }
+}
+
+TEST(Products, GiveTheSameBitsWithAndWithoutAvx512) {
+  if (!has_avx512()) return;  // then there is one kind only
+  constexpr int64_t kRows = 43, kBlocks = 3, kSecond = kRows * kLanes;
+  const std::vector<float> x = random_numbers<float>(kBlocks * kSecond, 1),
+                           dy = random_numbers<float>(2 * kSecond, 2),
+                           filters = random_numbers<float>(kBlocks * kLanes * kPair, 3);
+  constexpr Link kLink = {0, 0};
+  constexpr kernels::Run kRun = {0, 0, kRows};
+  std::vector<float> results[2], products[2];
+  for (const int wide : {0, 1}) {
+    const Products<float>& by = wide == 1 ? avx512::products : avx2::products;
+    results[wide].resize(2 * kSecond);
+    products[wide].resize(kLanes * kPair);
+    by.gather({x.data(), kBlocks, kSecond, &kLink, 1, filters.data(), 1, results[wide].data(),
+               kSecond, kRows, Sum::begins});
+    by.outer({x.data(), kLanes, dy.data(), kSecond, &kRun, 1, products[wide].data(), Sum::begins});
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(products[0], products[1]);
 }
 
 TEST(Winograd, IsExactInDoublesUpToRounding) {

@@ -1,0 +1,378 @@
+// Whether a fused layer is anywhere slower than LibTorch's: convolutions of many shapes, and whole
+// networks, each measured in turn with LibTorch's in its better layout (plain or channels_last), on
+// one core. Prints the shapes below --below of LibTorch's speed, and the worst of all. A *cell* is
+// one shape; its ratio is LibTorch's time divided by ours, medians of several rounds. The rule in
+// kernels/convolution.cpp follows from this.
+//
+//     scripts/build release -DLOCKSTEP_BENCH=ON -- kernel_sweep
+//     taskset -c 1 build/release/kernel_sweep [--quick] [--nets] [--below 0.95] [--all]
+//                                             [--only k3s2] [--rounds 5]
+//
+// As on a processor without AVX-512: ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 before it.
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/convolution.h"
+#include "model/models.h"
+#include "nn/layer.h"
+
+namespace {
+
+using namespace lockstep;
+using kernels::ConvShape;
+using kernels::ImageLayout;
+using torch::Tensor;
+
+struct Settings {
+  bool quick = false;
+  bool nets = false;
+  bool all = false;
+  double below = 0.95;
+  int rounds = 5;
+  std::string only;
+};
+
+// The processor's time, which other processes on it do not count towards.
+double now() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+using Call = std::function<void()>;
+
+double seconds_of(const Call& call, int calls) {
+  const double began = now();
+  for (int i = 0; i < calls; ++i) call();
+  return (now() - began) / calls;
+}
+
+double median(std::vector<double> of) {
+  std::nth_element(of.begin(), of.begin() + static_cast<long>(of.size() / 2), of.end());
+  return of[of.size() / 2];
+}
+
+// LibTorch's time by ours; zero if there is nothing of ours to measure.
+double ratio_of(const Call& ours, const std::vector<Call>& theirs, int rounds) {
+  if (!ours) return 0;
+  constexpr double kLeast = 3e-4;  // seconds of one measurement
+  std::vector<Call> contestants = {ours};
+  contestants.insert(contestants.end(), theirs.begin(), theirs.end());
+  std::vector<int> calls;
+  for (const Call& call : contestants) {
+    call();
+    calls.push_back(1 + static_cast<int>(kLeast / std::max(1e-7, seconds_of(call, 1))));
+  }
+  std::vector<std::vector<double>> times(contestants.size());
+  for (int round = 0; round < rounds; ++round)
+    for (size_t i = 0; i < contestants.size(); ++i)
+      times[i].push_back(seconds_of(contestants[i], calls[i]));
+  double best = median(times[1]);
+  for (size_t i = 2; i < times.size(); ++i) best = std::min(best, median(times[i]));
+  return best / median(times[0]);
+}
+
+const std::vector<at::MemoryFormat> kLayouts = {at::MemoryFormat::Contiguous,
+                                                at::MemoryFormat::ChannelsLast};
+
+// Forward, input's gradient, weights' gradient, and the whole layer with BatchNorm and ReLU in both
+// directions. Weights are new in every pass, as in training.
+struct Ratios {
+  double y = 0, dx = 0, dw = 0, layer = 0;
+  std::string served_by;
+};
+
+Tensor plain_image(const ConvShape& s) {
+  return torch::randn({s.samples, s.in_channels, s.in_height, s.in_width});
+}
+
+void measure_passes(const ConvShape& s, ImageLayout layout, int rounds, Ratios& of) {
+  const bool thin = layout == ImageLayout::plain;
+  const Tensor x = plain_image(s);
+  const Tensor w = torch::randn({s.out_channels, s.in_channels, s.kernel, s.kernel});
+  const Tensor dy = torch::randn({s.samples, s.out_channels, s.out_height(), s.out_width()});
+  const Tensor our_x = thin ? x : nn::blocked(x), our_dy = nn::blocked(dy);
+  const Tensor y = torch::empty_like(our_dy), dx = torch::empty_like(our_x),
+               dw = torch::empty_like(w);
+  kernels::Convolution convolution(s, layout);
+  const Tensor memory = torch::empty({convolution.scratch_bytes() + 64}, torch::kUInt8);
+  auto* scratch = reinterpret_cast<std::byte*>(memory.data_ptr<uint8_t>());
+
+  std::vector<Call> forward, input_gradient, weight_gradient;
+  const int64_t stride = s.stride, padding = s.padding;
+  for (const at::MemoryFormat format : kLayouts) {
+    const Tensor tx = x.contiguous(format), tw = w.contiguous(format), tdy = dy.contiguous(format);
+    const auto backward = [=](std::array<bool, 3> mask) {
+      at::convolution_backward(tdy, tx, tw, c10::nullopt, {stride, stride}, {padding, padding},
+                               {1, 1}, false, {0, 0}, 1, mask);
+    };
+    forward.emplace_back([=] { at::conv2d(tx, tw, {}, stride, padding); });
+    input_gradient.emplace_back([=] { backward({true, false, false}); });
+    weight_gradient.emplace_back([=] { backward({false, true, false}); });
+  }
+  of.y = ratio_of(
+      [&] {
+        convolution.weights_changed();
+        convolution.forward(nn::data(w), nn::data(our_x), nn::data(y), scratch);
+      },
+      forward, rounds);
+  if (!thin)
+    of.dx = ratio_of(
+        [&] {
+          convolution.weights_changed();
+          convolution.input_gradient(nn::data(w), nn::data(our_dy), nn::data(dx), scratch);
+        },
+        input_gradient, rounds);
+  of.dw = ratio_of(
+      [&] {
+        convolution.weight_gradient(nn::data(our_x), nn::data(our_dy), nn::data(dw), scratch);
+      },
+      weight_gradient, rounds);
+}
+
+// One layer between others of its kind: where LibTorch computes a fused one, its images are
+// converted on both sides.
+struct WholeLayer {
+  WholeLayer(const ConvShape& s, nn::Kernels kernels, at::MemoryFormat format)
+      : conv(torch::nn::Conv2dOptions(s.in_channels, s.out_channels, s.kernel)
+                 .stride(s.stride)
+                 .padding(s.padding)
+                 .bias(false)),
+        bn(s.out_channels),
+        layer(conv, bn, nn::Activation::relu, kernels),
+        blocks(kernels == nn::Kernels::fused),
+        x(plain_image(s)),
+        dy(torch::randn({s.samples, s.out_channels, s.out_height(), s.out_width()})) {
+    conv->to(torch::kFloat32);
+    conv->weight.set_data(conv->weight.detach().contiguous(format));
+    const bool thin = s.in_channels % 8 != 0;
+    x = blocks && !thin ? nn::blocked(x) : x.contiguous(format);
+    x.set_requires_grad(!thin);
+    dy = blocks ? nn::blocked(dy) : dy.contiguous(format);
+  }
+
+  void operator()() {
+    conv->weight.data_ptr<float>()[0] += 1e-3F;
+    x.mutable_grad() = Tensor();
+    for (Tensor parameter : {conv->weight, bn->weight, bn->bias})
+      parameter.mutable_grad() = Tensor();
+    Tensor y = layer(x);
+    if (blocks) y = nn::blocked(y);
+    y.backward(dy);
+  }
+
+  torch::nn::Conv2d conv;
+  torch::nn::BatchNorm2d bn;
+  nn::ConvBn layer;
+  bool blocks;
+  Tensor x;
+  Tensor dy;
+};
+
+void measure_layer(const ConvShape& s, int rounds, Ratios& of) {
+  if (s.samples * s.out_height() * s.out_width() < 2) return;  // no variance
+  WholeLayer ours(s, nn::Kernels::fused, at::MemoryFormat::Contiguous);
+  WholeLayer plain(s, nn::Kernels::torch, at::MemoryFormat::Contiguous);
+  WholeLayer last(s, nn::Kernels::torch, at::MemoryFormat::ChannelsLast);
+  of.layer = ratio_of([&] { ours(); }, {[&] { plain(); }, [&] { last(); }}, rounds);
+  of.served_by = ours.layer.served_by();
+}
+
+std::string name_of(const ConvShape& s) {
+  char name[96];
+  std::snprintf(name, sizeof name, "k%lds%ld %3ld -> %-3ld %2ld x %-2ld batch %-3ld", s.kernel,
+                s.stride, s.in_channels, s.out_channels, s.in_height, s.in_width, s.samples);
+  return name;
+}
+
+std::vector<ConvShape> grid(const Settings& settings) {
+  constexpr double kMostOperations = 4e9, kMostPixels = 16e6;  // of one pass; numbers of an image
+  using Numbers = std::vector<int64_t>;
+  const std::vector<std::pair<int64_t, int64_t>> channels =
+      settings.quick ? std::vector<std::pair<int64_t, int64_t>>{{3, 16},
+                                                                {8, 8},
+                                                                {32, 64},
+                                                                {256, 256},
+                                                                {512, 512}}
+                     : std::vector<std::pair<int64_t, int64_t>>{
+                           {1, 32},   {3, 16},    {3, 64},    {8, 8},     {16, 16},
+                           {16, 32},  {32, 32},   {64, 64},   {64, 128},  {128, 128},
+                           {128, 32}, {256, 256}, {256, 512}, {512, 512}, {24, 40}};
+  const Numbers sides = settings.quick ? Numbers{1, 2, 4, 8, 16, 32}
+                                       : Numbers{1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 28, 32, 56, 96};
+  const Numbers batches = settings.quick ? Numbers{1, 32} : Numbers{1, 8, 32, 128};
+  std::vector<ConvShape> cells;
+  for (const int64_t kernel : settings.quick ? Numbers{1, 3} : Numbers{1, 3, 5, 7})
+    for (const int64_t stride : {1, 2})
+      for (const auto& [in, out] : channels)
+        for (const int64_t side : sides)
+          for (const int64_t batch : batches) {
+            const ConvShape s = {batch, in, side, side, out, kernel, stride, kernel / 2};
+            const auto numbers =
+                static_cast<double>(batch * side * side) * static_cast<double>(in + out);
+            const bool rare = kernel > 3 && (in > 64 || batch == 8);
+            if (!rare && s.operations() <= kMostOperations && numbers <= kMostPixels)
+              cells.push_back(s);
+          }
+  return cells;
+}
+
+// What is below the limit, and the worst.
+class Report {
+ public:
+  explicit Report(const Settings& settings) : settings_(settings) {}
+
+  void add(const std::string& cell, const std::string& served_by,
+           const std::vector<std::pair<const char*, double>>& ratios) {
+    ++cells_;
+    bool low = false;
+    std::string line;
+    for (const auto& [what, ratio] : ratios) {
+      char text[32];
+      ratio > 0 ? std::snprintf(text, sizeof text, " %s %5.2f", what, ratio)
+                : std::snprintf(text, sizeof text, " %s     -", what);
+      line += text;
+      if (ratio == 0) continue;
+      low |= ratio < settings_.below;
+      Worst& worst = worst_of(what);
+      worst.below += ratio < settings_.below ? 1 : 0;
+      if (ratio < worst.ratio) worst = {what, ratio, cell + " by " + served_by, worst.below};
+    }
+    if (low || settings_.all)
+      std::printf("%s %-8s%s\n", cell.c_str(), served_by.c_str(), line.c_str());
+    std::fflush(stdout);
+  }
+
+  void end() const {
+    std::printf("%d cells; of LibTorch's speed:\n", cells_);
+    for (const Worst& worst : worst_)
+      std::printf("%-6s %d below %.2f; the worst %.2f: %s\n", worst.what, worst.below,
+                  settings_.below, worst.ratio, worst.cell.c_str());
+  }
+
+ private:
+  struct Worst {
+    const char* what;
+    double ratio;
+    std::string cell;
+    int below;
+  };
+  Worst& worst_of(const char* what) {
+    for (Worst& worst : worst_)
+      if (std::strcmp(worst.what, what) == 0) return worst;
+    return worst_.emplace_back(Worst{what, 1e9, "", 0});
+  }
+
+  const Settings& settings_;
+  int cells_ = 0;
+  std::vector<Worst> worst_;
+};
+
+void sweep_shapes(const Settings& settings) {
+  Report report(settings);
+  for (const ConvShape& s : grid(settings)) {
+    const std::string name = name_of(s);
+    if (name.find(settings.only) == std::string::npos) continue;
+    const ImageLayout layout = s.in_channels % 8 == 0 ? ImageLayout::blocked : ImageLayout::plain;
+    Ratios of;
+    of.served_by = kernels::serves(s, layout) ? to_string(kernels::method_for(s, layout)) : "torch";
+    if (kernels::serves(s, layout)) measure_passes(s, layout, settings.rounds, of);
+    measure_layer(s, settings.rounds, of);
+    report.add(name, of.served_by,
+               {{"y", of.y}, {"dx", of.dx}, {"dw", of.dw}, {"layer", of.layer}});
+  }
+  report.end();
+}
+
+Call pass_of(const std::string& name, int64_t channels, int64_t side, int64_t batch,
+             nn::Kernels kernels, at::MemoryFormat format, std::string* served_by) {
+  const ModelOptions options = {.name = name,
+                                .inputs = {{"x", Type::f32, {channels, side, side}}},
+                                .outputs = {{"scores", Type::f32, {10}}},
+                                .kernels = kernels,
+                                .options = {}};
+  const std::shared_ptr<Model> model = model::make_model(options, 1);
+  for (Tensor parameter : model->parameters())
+    if (parameter.dim() == 4) parameter.set_data(parameter.detach().contiguous(format));
+  const Tensor x = torch::randn({batch, channels, side, side}).contiguous(format);
+  const Tensor labels = torch::randint(0, 10, {batch});
+  return [=] {
+    for (Tensor parameter : model->parameters()) {
+      parameter.data_ptr<float>()[0] += 1e-6F;
+      parameter.mutable_grad() = Tensor();
+    }
+    at::cross_entropy_loss(model->forward(x).only(), labels).backward();
+    if (served_by == nullptr) return;
+    served_by->clear();
+    for (const auto& layer : model->kernels()) *served_by += layer.served_by[0];
+  };
+}
+
+void sweep_nets(const Settings& settings) {
+  struct Net {
+    const char* name;
+    int64_t channels;
+    std::vector<int64_t> sides;
+  };
+  const std::vector<Net> nets = {{"resnet20", 3, {5, 8, 16, 32}},
+                                 {"resnet18", 3, {9, 16, 32, 64}},
+                                 {"convnet", 1, {10, 28, 64}}};
+  Report report(settings);
+  for (const Net& net : nets)
+    for (const int64_t side : net.sides)
+      for (const int64_t batch : {1, 8, 32, 128}) {
+        if (side * side * batch * (net.name[6] == '1' ? 10 : 1) > 700'000) continue;
+        char name[64];
+        std::snprintf(name, sizeof name, "%s %2ld x %-2ld batch %-3ld", net.name, side, side,
+                      batch);
+        if (std::string(name).find(settings.only) == std::string::npos) continue;
+        std::string served_by;
+        const auto make = [&](nn::Kernels kernels, at::MemoryFormat format, std::string* to) {
+          return pass_of(net.name, net.channels, side, batch, kernels, format, to);
+        };
+        const Call ours = make(nn::Kernels::fused, kLayouts[0], &served_by);
+        const double ratio = ratio_of(ours,
+                                      {make(nn::Kernels::torch, kLayouts[0], nullptr),
+                                       make(nn::Kernels::torch, kLayouts[1], nullptr)},
+                                      settings.rounds);
+        report.add(name, served_by, {{"net", ratio}});
+      }
+  report.end();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings settings;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const auto value = [&] { return ++i < argc ? argv[i] : ""; };
+    if (flag == "--quick")
+      settings.quick = true;
+    else if (flag == "--nets")
+      settings.nets = true;
+    else if (flag == "--all")
+      settings.all = true;
+    else if (flag == "--below")
+      settings.below = std::atof(value());
+    else if (flag == "--rounds")
+      settings.rounds = std::atoi(value());
+    else if (flag == "--only")
+      settings.only = value();
+    else
+      return std::fprintf(stderr, "kernel_sweep: unknown flag %s; see bench/kernel_sweep.cpp\n",
+                          argv[i]),
+             2;
+  }
+  torch::manual_seed(1);
+  torch::set_num_threads(1);
+  settings.nets ? sweep_nets(settings) : sweep_shapes(settings);
+  return 0;
+}

@@ -1,0 +1,538 @@
+// A convolution by its definition is, for each *tap* (row and column of the filters), a product of
+// matrices, pixels x in channels times in channels x out channels. So that many pixels are
+// multiplied at a time also where rows are short, images are first *packed*, in groups of samples:
+//
+//     [group][block][row][phase][column][sample of the group][8]
+//
+// with columns of zeros for padding. With a stride s, the columns 0, s, 2s, ... are *phase* 0,
+// 1, s + 1, ... phase 1, and so on, so that a tap finds the pixels it lies on one after another. A
+// *target* is a row of results (or of every s-th one, for the input's gradient), or a single pixel
+// where filters are larger than images: then taps that lie on padding are skipped.
+//
+// Filters are [pair of blocks of out channels][block of in channels][tap][8][16]. Sums always run
+// in one order, whatever the number of threads: over blocks, taps, channels of the block; for the
+// input's gradient four blocks each are summed, then added; those of the weights' gradient run over
+// samples, rows, columns. oneDNN's kernels for AVX2 add in the same order (those of filters larger
+// than 1 x 1, and forward all), so that a model gets the same bits from both.
+#include "kernels/packed_convolution.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "kernels/lanes.h"
+#include "kernels/products.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int64_t kRowsOfGroup = 192;   // pixels, at least, if there are as many
+constexpr int64_t kRowsOfTarget = 24;   // the same
+constexpr int64_t kRowsOfChunk = 256;   // whose weights' gradients are summed at a time
+constexpr int64_t kRowsOfResults = 96;  // that are computed at a time
+
+constexpr int64_t divide_up(int64_t value, int64_t by) {
+  return (value + by - 1) / by;
+}
+
+struct Images {
+  int64_t blocks;
+  int64_t height;
+  int64_t width;
+
+  int64_t pixels() const { return height * width; }
+};
+
+Images inputs_of(const ConvShape& s) {
+  return {s.in_channels / kLanes, s.in_height, s.in_width};
+}
+Images results_of(const ConvShape& s) {
+  return {s.out_channels / kLanes, s.out_height(), s.out_width()};
+}
+
+// Filters of 1 x 1 skip pixels if their stride is larger; others might as well lie in one row.
+bool skips_pixels(const ConvShape& s) {
+  return s.kernel == 1 && s.padding == 0 && s.stride > 1;
+}
+ConvShape simplified(const ConvShape& s) {
+  if (s.kernel != 1 || s.padding != 0) return s;
+  ConvShape simple = s;
+  simple.in_width = s.out_height() * s.out_width();
+  simple.in_height = simple.stride = 1;
+  return simple;
+}
+
+// How many blocks the input's gradient sums before it adds them to others: as many as oneDNN.
+int64_t blocks_at_once(const ConvShape& s) {
+  if (s.kernel == 1) return s.out_channels / kLanes;
+  return s.out_width() <= 14 ? 4 : 2;
+}
+
+bool smaller_than_filters(const ConvShape& s) {
+  return std::min(s.in_height, s.in_width) < s.kernel;
+}
+
+// Then more samples than pixels of a row can be multiplied at a time.
+bool has_short_rows(const ConvShape& s) {
+  return smaller_than_filters(s) || (s.out_width() < kLanes && s.samples >= s.out_width());
+}
+
+// How an image is packed: column c of phase p is the image's column c * phases + p - left.
+struct Packing {
+  Images of;
+  int64_t samples;
+  int64_t group;  ///< samples
+  int64_t phases;
+  int64_t columns;
+  int64_t left;
+
+  int64_t groups() const { return divide_up(samples, group); }
+  int64_t column_stride() const { return group * kLanes; }
+  int64_t phase_stride() const { return columns * column_stride(); }
+  int64_t row_stride() const { return phases * phase_stride(); }
+  int64_t block_stride() const { return of.height * row_stride(); }
+  int64_t group_stride() const { return of.blocks * block_stride(); }
+  int64_t count() const { return groups() * group_stride(); }
+  /// A blocked image as it is.
+  bool changes_nothing() const {
+    return group == 1 && phases == 1 && left == 0 && columns == of.width;
+  }
+};
+
+int64_t group_of(int64_t samples, const Images& targets) {
+  const int64_t enough =
+      std::max(divide_up(kRowsOfGroup, targets.pixels()), divide_up(kRowsOfTarget, targets.width));
+  return divide_up(samples, divide_up(samples, enough));
+}
+
+Packing forward_packing(const ConvShape& s) {
+  return {inputs_of(s),
+          s.samples,
+          group_of(s.samples, results_of(s)),
+          s.stride,
+          s.out_width() + (s.kernel - 1) / s.stride,
+          s.padding};
+}
+
+Packing backward_packing(const ConvShape& s) {
+  const int64_t left = (s.kernel - 1) / s.stride;
+  const int64_t last = (s.in_width - 1 + s.padding) / s.stride;
+  return {results_of(s),
+          s.samples,
+          group_of(s.samples, inputs_of(s)),
+          1,
+          left + std::max(last + 1, s.out_width()),
+          left};
+}
+
+template <typename T>
+void copy_pixel(const T* from, T* to) {
+  std::memcpy(to, from, kLanes * sizeof(T));
+}
+template <typename T>
+void clear_pixel(T* to) {
+  std::fill_n(to, kLanes, T(0));
+}
+
+// One row, phase and sample of a group.
+template <typename T>
+void pack_row(const Packing& p, int64_t phase, const T* from, T* to) {
+  const int64_t stride = p.column_stride();
+  const int64_t begin =
+      std::min(p.columns, divide_up(std::max<int64_t>(0, p.left - phase), p.phases));
+  const int64_t end =
+      std::clamp(divide_up(p.of.width + p.left - phase, p.phases), begin, p.columns);
+  for (int64_t column = 0; column < begin; ++column) clear_pixel(to + column * stride);
+  from += (begin * p.phases + phase - p.left) * kLanes;
+  for (int64_t column = begin; column < end; ++column, from += p.phases * kLanes)
+    copy_pixel(from, to + column * stride);
+  for (int64_t column = end; column < p.columns; ++column) clear_pixel(to + column * stride);
+}
+
+// Returns where the packed images are: `memory`, unless x need not be packed.
+template <typename T>
+const T* pack(const Packing& p, const T* x, T* memory) {
+  if (p.changes_nothing()) return x;
+#pragma omp parallel for collapse(2)
+  for (int64_t group = 0; group < p.groups(); ++group)
+    for (int64_t block = 0; block < p.of.blocks; ++block)
+      for (int64_t row = 0; row < p.of.height; ++row)
+        for (int64_t phase = 0; phase < p.phases; ++phase)
+          for (int64_t i = 0; i < p.group; ++i) {
+            T* to = memory + group * p.group_stride() + block * p.block_stride() +
+                    row * p.row_stride() + phase * p.phase_stride() + i * kLanes;
+            const int64_t sample = group * p.group + i;
+            if (sample < p.samples)
+              pack_row(
+                  p, phase,
+                  x + ((sample * p.of.blocks + block) * p.of.height + row) * p.of.width * kLanes,
+                  to);
+            else
+              for (int64_t column = 0; column < p.columns; ++column)
+                clear_pixel(to + column * p.column_stride());
+          }
+  return memory;
+}
+
+// Without the pixels that are skipped.
+template <typename T>
+const T* take_pixels(const ConvShape& s, const T* x, T* small) {
+#pragma omp parallel for
+  for (int64_t image = 0; image < s.samples * s.in_channels / kLanes; ++image)
+    for (int64_t row = 0; row < s.out_height(); ++row)
+      for (int64_t column = 0; column < s.out_width(); ++column)
+        copy_pixel(
+            x + ((image * s.in_height + row * s.stride) * s.in_width + column * s.stride) * kLanes,
+            small + ((image * s.out_height() + row) * s.out_width() + column) * kLanes);
+  return small;
+}
+
+// The reverse, with zeros where pixels are skipped.
+template <typename T>
+void spread_pixels(const ConvShape& s, const T* small, T* x) {
+#pragma omp parallel for
+  for (int64_t image = 0; image < s.samples * s.in_channels / kLanes; ++image)
+    for (int64_t row = 0; row < s.in_height; ++row) {
+      T* const to = x + (image * s.in_height + row) * s.in_width * kLanes;
+      std::fill_n(to, s.in_width * kLanes, T(0));
+      if (row % s.stride != 0) continue;
+      const T* from = small + (image * s.out_height() + row / s.stride) * s.out_width() * kLanes;
+      for (int64_t column = 0; column < s.out_width(); ++column)
+        copy_pixel(from + column * kLanes, to + column * s.stride * kLanes);
+    }
+}
+
+int64_t taken_count(const ConvShape& s) {
+  return skips_pixels(s) ? s.samples * s.in_channels * s.out_height() * s.out_width() : 0;
+}
+
+// Pixels of the result that are computed together, with the links of all of them.
+struct Target {
+  int64_t pixel;  ///< the first
+  int64_t step;   ///< to the next
+  int64_t columns;
+  int64_t begin;  ///< of its links
+  int64_t end;
+};
+
+struct Targets {
+  std::vector<Link> links;
+  std::vector<Target> targets;
+
+  void add(int64_t pixel, int64_t step, int64_t columns, std::vector<Link> with) {
+    const auto begin = static_cast<int64_t>(links.size());
+    links.insert(links.end(), with.begin(), with.end());
+    targets.push_back({pixel, step, columns, begin, static_cast<int64_t>(links.size())});
+  }
+};
+
+Targets forward_targets(const ConvShape& s, const Packing& p) {
+  Targets of;
+  const bool by_pixel = smaller_than_filters(s);
+  const int64_t columns = by_pixel ? 1 : s.out_width();
+  for (int64_t row = 0; row < s.out_height(); ++row)
+    for (int64_t column = 0; column < s.out_width(); column += columns) {
+      std::vector<Link> links;
+      for (int64_t tap = 0; tap < s.kernel * s.kernel; ++tap) {
+        const int64_t y = row * s.stride + tap / s.kernel - s.padding, kx = tap % s.kernel;
+        const int64_t x = column * s.stride + kx - s.padding;
+        if (y < 0 || y >= s.in_height || (by_pixel && (x < 0 || x >= s.in_width))) continue;
+        links.push_back({y * p.row_stride() + kx % s.stride * p.phase_stride() +
+                             (column + kx / s.stride) * p.column_stride(),
+                         tap});
+      }
+      of.add(row * s.out_width() + column, 1, columns, links);
+    }
+  return of;
+}
+
+Targets backward_targets(const ConvShape& s, const Packing& p) {
+  Targets of;
+  const bool by_pixel = smaller_than_filters(s);
+  for (int64_t row = 0; row < s.in_height; ++row)
+    for (int64_t first = 0; first < (by_pixel ? s.in_width : std::min(s.stride, s.in_width));
+         ++first) {
+      const int64_t columns = by_pixel ? 1 : divide_up(s.in_width - first, s.stride);
+      const int64_t from_y = row + s.padding, from_x = first + s.padding;
+      std::vector<Link> links;
+      for (int64_t tap = 0; tap < s.kernel * s.kernel; ++tap) {
+        const int64_t ky = tap / s.kernel, kx = tap % s.kernel;
+        if ((from_y - ky) % s.stride != 0 || (from_x - kx) % s.stride != 0) continue;
+        const int64_t y = (from_y - ky) / s.stride;
+        const int64_t x = from_x / s.stride - kx / s.stride;
+        if (from_y < ky || y >= s.out_height() || (by_pixel && (x < 0 || x >= s.out_width())))
+          continue;
+        links.push_back({y * p.row_stride() + (x + p.left) * p.column_stride(), tap});
+      }
+      of.add(row * s.in_width + first, s.stride, columns, links);
+    }
+  return of;
+}
+
+// Copies a target's results of one pair from [block][column][sample of the group][8].
+template <typename T>
+void unpack(const Packing& p, const Images& to, int64_t group, int64_t pair, const Target& target,
+            int64_t begin, int64_t rows, const T* results, T* y) {
+  for (int64_t block = 2 * pair; block < std::min(2 * pair + 2, to.blocks); ++block) {
+    const T* from = results + block % 2 * kRowsOfResults * kLanes;
+    int64_t column = begin / p.group, i = begin % p.group;
+    for (int64_t row = 0; row < rows; ++row, from += kLanes) {
+      const int64_t sample = group * p.group + i;
+      if (sample < p.samples)
+        copy_pixel(from, y + ((sample * to.blocks + block) * to.pixels() + target.pixel +
+                              column * target.step) *
+                                 kLanes);
+      if (++i == p.group) {
+        i = 0;
+        ++column;
+      }
+    }
+  }
+}
+
+// The results of one pair of one group.
+template <typename T>
+void gather_pair(const Packing& p, const Images& to, const Targets& of, int64_t at_once,
+                 int64_t group, int64_t pair, const Gather<T>& common, T* y) {
+  T memory[2 * kRowsOfResults * kLanes];
+  // Then results need not be unpacked.
+  const bool in_place = p.group == 1 && 2 * pair + 1 < to.blocks;
+  T* const image = y + (group * to.blocks + 2 * pair) * to.pixels() * kLanes;
+  for (const Target& target : of.targets) {
+    const bool direct = in_place && target.step == 1;
+    const int64_t rows = target.columns * p.group;
+    for (int64_t row = 0; row < rows; row += kRowsOfResults) {
+      Gather<T> g = common;
+      g.links = of.links.data() + target.begin;
+      g.link_count = target.end - target.begin;
+      g.results = direct ? image + (target.pixel + row) * kLanes : memory;
+      g.second = (direct ? to.pixels() : kRowsOfResults) * kLanes;
+      g.rows = std::min(kRowsOfResults, rows - row);
+      for (int64_t block = 0; block < p.of.blocks; block += at_once) {
+        g.source = common.source + block * g.block_stride + row * kLanes;
+        g.filters = common.filters + block * g.taps * kLanes * kPair;
+        g.blocks = std::min(at_once, p.of.blocks - block);
+        g.sum = block == 0 ? Sum::begins : Sum::goes_on;
+        products<T>().gather(g);
+      }
+      if (!direct) unpack(p, to, group, pair, target, row, g.rows, memory, y);
+    }
+  }
+}
+
+template <typename T>
+void gather_all(const Packing& p, const Images& to, const Targets& of, int64_t at_once,
+                int64_t taps, const T* packed, const T* filters, T* y) {
+  const int64_t pairs = divide_up(to.blocks, 2);
+#pragma omp parallel for collapse(2)
+  for (int64_t group = 0; group < p.groups(); ++group)
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      Gather<T> common = {};
+      common.source = packed + group * p.group_stride();
+      common.block_stride = p.block_stride();
+      common.filters = filters + pair * taps * p.of.blocks * kLanes * kPair;
+      common.taps = taps;
+      gather_pair(p, to, of, at_once, group, pair, common, y);
+    }
+}
+
+// The sums of a convolution's weights' gradient: for each tap, the same number of runs for each
+// sample (or for all of them, if they are packed).
+struct OuterPlan {
+  std::vector<std::vector<Run>> runs_by_tap;  ///< of `samples`
+  int64_t samples;
+  int64_t x_block;   ///< from a block to its next one
+  int64_t dy_block;  ///< the same
+  int64_t x_spacing;
+};
+
+OuterPlan plan_by_rows(const ConvShape& s) {
+  const int64_t pixels = s.out_height() * s.out_width();
+  OuterPlan plan = {{},
+                    std::min(s.samples, std::max<int64_t>(1, kRowsOfChunk / pixels)),
+                    s.in_height * s.in_width * kLanes,
+                    pixels * kLanes,
+                    s.stride * kLanes};
+  for (int64_t tap = 0; tap < s.kernel * s.kernel; ++tap) {
+    const int64_t ky = tap / s.kernel - s.padding, kx = tap % s.kernel - s.padding;
+    const int64_t begin = divide_up(std::max<int64_t>(0, -kx), s.stride);
+    const int64_t end =
+        std::min(s.out_width(), divide_up(std::max<int64_t>(0, s.in_width - kx), s.stride));
+    std::vector<Run>& runs = plan.runs_by_tap.emplace_back();
+    for (int64_t sample = 0; sample < plan.samples; ++sample)
+      for (int64_t row = 0; row < s.out_height() && begin < end; ++row) {
+        const int64_t y = row * s.stride + ky;
+        if (y < 0 || y >= s.in_height) continue;
+        const int64_t x_row = sample * s.in_channels / kLanes * s.in_height + y;
+        const int64_t dy_row = sample * s.out_channels / kLanes * s.out_height() + row;
+        runs.push_back({(x_row * s.in_width + begin * s.stride + kx) * kLanes,
+                        (dy_row * s.out_width() + begin) * kLanes, end - begin});
+      }
+  }
+  return plan;
+}
+
+// For images that by_pixels packed.
+OuterPlan plan_by_pixels(const ConvShape& s) {
+  const int64_t pixel = s.samples * kLanes;
+  OuterPlan plan = {
+      {}, 1, s.in_height * s.in_width * pixel, s.out_height() * s.out_width() * pixel, kLanes};
+  for (int64_t tap = 0; tap < s.kernel * s.kernel; ++tap) {
+    std::vector<Run>& runs = plan.runs_by_tap.emplace_back();
+    for (int64_t at = 0; at < s.out_height() * s.out_width(); ++at) {
+      const int64_t y = at / s.out_width() * s.stride + tap / s.kernel - s.padding;
+      const int64_t x = at % s.out_width() * s.stride + tap % s.kernel - s.padding;
+      if (y >= 0 && y < s.in_height && x >= 0 && x < s.in_width)
+        runs.push_back({(y * s.in_width + x) * pixel, at * pixel, s.samples});
+    }
+  }
+  return plan;
+}
+
+// All samples of a pixel lie together: [block][pixel][sample][8].
+Packing by_pixels(const ConvShape& s, Images of) {
+  return {{of.blocks, of.pixels(), 1}, s.samples, s.samples, 1, 1, 0};
+}
+
+// Calls visit(transposition, weights, filters, out channels) for the parts of both that are
+// transposed at a time: all taps of 16 out channels and one in channel. Filters are
+// [pair][block][tap][8][16].
+template <typename Visit>
+void for_transpositions(const ConvShape& s, Weights kind, Visit visit) {
+  const int64_t taps = s.kernel * s.kernel;
+  const bool plain = kind == Weights::plain;
+  const int64_t ins = plain ? s.in_channels : s.out_channels;
+  const int64_t outs = plain ? s.out_channels : s.in_channels;
+  const int64_t in_stride = plain ? taps : s.in_channels * taps;
+  const int64_t out_stride = plain ? s.in_channels * taps : taps;
+  const bool by_blocks = plain && taps == 1;  // then in channels lie together
+  const int64_t step = by_blocks ? kLanes : 1;
+#pragma omp parallel for
+  for (int64_t first = 0; first < outs; first += kPair)
+    for (int64_t in = 0; in < ins; in += step)
+      visit(
+          Transposition{by_blocks ? kLanes : taps, out_stride, by_blocks ? kPair : kLanes * kPair},
+          first * out_stride + in * in_stride,
+          first * ins * taps + (in / kLanes * taps * kLanes + in % kLanes) * kPair,
+          std::min(kPair, outs - first));
+}
+
+template <typename T>
+void unpack_weights(const ConvShape& s, const T* filters, T* weights) {
+  const Products<T> by = products<T>();
+  for_transpositions(
+      s, Weights::plain, [&](const Transposition& t, int64_t weight, int64_t filter, int64_t outs) {
+        if (outs == kPair) return by.transpose_back(t, filters + filter, weights + weight);
+        for (int64_t i = 0; i < outs; ++i)
+          for (int64_t k = 0; k < t.count; ++k)
+            weights[weight + i * t.stride + k] = filters[filter + k * t.transposed_stride + i];
+      });
+}
+
+// The products of one pair, over all samples.
+template <typename T>
+void add_products(const ConvShape& s, const OuterPlan& plan, int64_t samples, int64_t pair,
+                  const T* x, const T* dy, T* pair_products) {
+  const Products<T> by = products<T>();
+  const auto taps = static_cast<int64_t>(plan.runs_by_tap.size());
+  const bool has_second = 2 * pair + 1 < s.out_channels / kLanes;
+  const int64_t x_sample = s.in_channels / kLanes * plan.x_block;
+  const int64_t dy_sample = s.out_channels / kLanes * plan.dy_block;
+  for (int64_t first = 0; first < samples; first += plan.samples)
+    for (int64_t block = 0; block < s.in_channels / kLanes; ++block)
+      for (int64_t tap = 0; tap < taps; ++tap) {
+        const std::vector<Run>& runs = plan.runs_by_tap[static_cast<size_t>(tap)];
+        const auto count = static_cast<int64_t>(runs.size());
+        by.outer({.x = x + first * x_sample + block * plan.x_block,
+                  .x_spacing = plan.x_spacing,
+                  .dy = dy + first * dy_sample + 2 * pair * plan.dy_block,
+                  .second = has_second ? plan.dy_block : 0,
+                  .runs = runs.data(),
+                  .run_count = count / plan.samples * std::min(plan.samples, samples - first),
+                  .products = pair_products + (block * taps + tap) * kLanes * kPair,
+                  .sum = first == 0 ? Sum::begins : Sum::goes_on});
+      }
+}
+
+}  // namespace
+
+int64_t packed_filter_count(const ConvShape& s, Weights kind) {
+  const int64_t in = kind == Weights::plain ? s.in_channels : s.out_channels;
+  const int64_t out = kind == Weights::plain ? s.out_channels : s.in_channels;
+  return divide_up(out, kPair) * kPair * in * s.kernel * s.kernel;
+}
+
+template <typename T>
+void packed_filters(const ConvShape& s, Weights kind, const T* weights, T* filters) {
+  const Products<T> by = products<T>();
+  for_transpositions(s, kind,
+                     [&](const Transposition& t, int64_t weight, int64_t filter, int64_t outs) {
+                       if (outs == kPair)
+                         return by.transpose(t, weights + weight, filters + filter);
+                       for (int64_t k = 0; k < t.count; ++k)
+                         for (int64_t i = 0; i < kPair; ++i)
+                           filters[filter + k * t.transposed_stride + i] =
+                               i < outs ? weights[weight + i * t.stride + k] : T(0);
+                     });
+}
+
+int64_t packed_scratch_count(const ConvShape& shape) {
+  const ConvShape s = simplified(shape);
+  const int64_t images = by_pixels(s, inputs_of(s)).count() + by_pixels(s, results_of(s)).count();
+  return taken_count(shape) +
+         std::max({forward_packing(s).count(), backward_packing(s).count(),
+                   packed_filter_count(s, Weights::plain) + (has_short_rows(s) ? images : 0)});
+}
+
+template <typename T>
+void packed_convolve(const ConvShape& shape, const T* x, const T* filters, T* y, T* memory) {
+  const ConvShape s = simplified(shape);
+  if (skips_pixels(shape)) x = take_pixels(shape, x, memory);
+  const Packing packing = forward_packing(s);
+  gather_all(packing, results_of(s), forward_targets(s, packing), packing.of.blocks,
+             s.kernel * s.kernel, pack(packing, x, memory + taken_count(shape)), filters, y);
+}
+
+template <typename T>
+void packed_input_gradient(const ConvShape& shape, const T* dy, const T* filters, T* dx,
+                           T* memory) {
+  const ConvShape s = simplified(shape);
+  const Packing packing = backward_packing(s);
+  gather_all(packing, inputs_of(s), backward_targets(s, packing), blocks_at_once(s),
+             s.kernel * s.kernel, pack(packing, dy, memory + taken_count(shape)), filters,
+             skips_pixels(shape) ? memory : dx);
+  if (skips_pixels(shape)) spread_pixels(shape, memory, dx);
+}
+
+template <typename T>
+void packed_weight_gradient(const ConvShape& shape, const T* x, const T* dy, T* weights,
+                            T* memory) {
+  const ConvShape s = simplified(shape);
+  if (skips_pixels(shape)) x = take_pixels(shape, x, memory);
+  T* const filters = memory + taken_count(shape);
+  const OuterPlan plan = has_short_rows(s) ? plan_by_pixels(s) : plan_by_rows(s);
+  int64_t samples = s.samples;
+  if (has_short_rows(s)) {
+    const Packing packed_x = by_pixels(s, inputs_of(s));
+    T* const at_x = filters + packed_filter_count(s, Weights::plain);
+    x = pack(packed_x, x, at_x);
+    dy = pack(by_pixels(s, results_of(s)), dy, at_x + packed_x.count());
+    samples = 1;
+  }
+  const int64_t pair_stride = s.in_channels * s.kernel * s.kernel * kPair;
+#pragma omp parallel for
+  for (int64_t pair = 0; pair < divide_up(s.out_channels, kPair); ++pair)
+    add_products(s, plan, samples, pair, x, dy, filters + pair * pair_stride);
+  unpack_weights(s, filters, weights);
+}
+
+#define LOCKSTEP_FOR(T)                                                              \
+  template void packed_filters(const ConvShape&, Weights, const T*, T*);             \
+  template void packed_convolve(const ConvShape&, const T*, const T*, T*, T*);       \
+  template void packed_input_gradient(const ConvShape&, const T*, const T*, T*, T*); \
+  template void packed_weight_gradient(const ConvShape&, const T*, const T*, T*, T*)
+LOCKSTEP_FOR(float);
+LOCKSTEP_FOR(double);
+#undef LOCKSTEP_FOR
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,141 @@
+#pragma once
+
+#include "kernels/pair.h"
+#include "kernels/products.h"
+
+/// The loops behind products.h, for the processor that the including file is compiled for. They use
+/// nothing of the standard library, which the linker might then use for other processors.
+namespace lockstep::kernels {
+namespace {
+
+// How many sums are in registers at a time, which changes no bits.
+#ifdef __AVX512F__
+constexpr int64_t kMostRows = 24;
+constexpr int64_t kInsAtOnce = kLanes;
+#else
+constexpr int64_t kMostRows = 6;
+constexpr int64_t kInsAtOnce = kLanes / 2;
+#endif
+
+template <int64_t kRows, typename T>
+void gather_rows(const Gather<T>& g, int64_t row) {
+  Pair<T> sums[kRows] = {};
+  const T* block_source = g.source + row * kLanes;
+  const T* block_filters = g.filters;
+  for (int64_t block = 0; block < g.blocks; ++block) {
+    for (const Link* link = g.links; link != g.links + g.link_count; ++link) {
+      const T* from = block_source + link->offset;
+      const T* f = block_filters + link->tap * kLanes * kPair;
+#pragma GCC unroll 8
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        const Pair<T> filter = load_pair(f + lane * kPair);
+#pragma GCC unroll 24
+        for (int64_t i = 0; i < kRows; ++i) sums[i].add_product(filter, from[i * kLanes + lane]);
+      }
+    }
+    block_source += g.block_stride;
+    block_filters += g.taps * kLanes * kPair;
+  }
+  T* to = g.results + row * kLanes;
+#pragma GCC unroll 24
+  for (int64_t i = 0; i < kRows; ++i) {
+    if (g.sum == Sum::goes_on) sums[i].add(load_pair(to + i * kLanes, to + g.second + i * kLanes));
+    store_pair(to + i * kLanes, to + g.second + i * kLanes, sums[i]);
+  }
+}
+
+template <int64_t kRows, typename T>
+void gather_some_rows(const Gather<T>& g, int64_t row, int64_t rows) {
+  if constexpr (kRows > 0)
+    rows == kRows ? gather_rows<kRows>(g, row) : gather_some_rows<kRows - 1>(g, row, rows);
+}
+
+template <typename T>
+void gather(const Gather<T>& g) {
+  // As even as possible: few rows leave multipliers idle.
+  const int64_t parts = (g.rows + kMostRows - 1) / kMostRows;
+  for (int64_t part = 0, row = 0; part < parts; ++part) {
+    const int64_t end = g.rows * (part + 1) / parts;
+    gather_some_rows<kMostRows>(g, row, end - row);
+    row = end;
+  }
+}
+
+template <typename T>
+void outer(const Outer<T>& o) {
+  for (int64_t in = 0; in < kLanes; in += kInsAtOnce) {
+    T* products = o.products + in * kPair;
+    Pair<T> sums[kInsAtOnce] = {};
+    if (o.sum == Sum::goes_on)
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kInsAtOnce; ++i) sums[i] = load_pair(products + i * kPair);
+    for (const Run* run = o.runs; run != o.runs + o.run_count; ++run) {
+      const T* x = o.x + run->x + in;
+      const T* dy = o.dy + run->dy;
+      for (int64_t row = 0; row < run->rows; ++row, x += o.x_spacing, dy += kLanes) {
+        const Pair<T> g = load_pair(dy, dy + o.second);
+#pragma GCC unroll 8
+        for (int64_t i = 0; i < kInsAtOnce; ++i) sums[i].add_product(g, x[i]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kInsAtOnce; ++i)
+      store_pair(products + i * kPair, products + i * kPair + kLanes, sums[i]);
+  }
+}
+
+// Eight times eight numbers.
+[[gnu::always_inline]] inline void transpose_square(Lanes<float>* rows) {
+  Lanes<float> pairs[kLanes], quads[kLanes];
+  for (int64_t i = 0; i < kLanes; i += 2) {
+    pairs[i] = __builtin_shufflevector(rows[i], rows[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    pairs[i + 1] = __builtin_shufflevector(rows[i], rows[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  for (int64_t i = 0; i < kLanes; i += 4)
+    for (int64_t j = 0; j < 2; ++j) {
+      quads[i + 2 * j] =
+          __builtin_shufflevector(pairs[i + j], pairs[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      quads[i + 2 * j + 1] =
+          __builtin_shufflevector(pairs[i + j], pairs[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  for (int64_t i = 0; i < kLanes / 2; ++i) {
+    rows[i] = __builtin_shufflevector(quads[i], quads[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    rows[i + 4] = __builtin_shufflevector(quads[i], quads[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+}
+
+template <typename T>
+void transpose(const Transposition& t, const T* from, T* to) {
+  int64_t k = 0;
+  if constexpr (sizeof(T) == sizeof(float))
+    for (; k + kLanes <= t.count; k += kLanes)
+      for (int64_t first = 0; first < kPair; first += kLanes) {
+        Lanes<T> rows[kLanes];
+        for (int64_t i = 0; i < kLanes; ++i) rows[i] = load(from + (first + i) * t.stride + k);
+        transpose_square(rows);
+        for (int64_t i = 0; i < kLanes; ++i)
+          store(to + (k + i) * t.transposed_stride + first, rows[i]);
+      }
+  if (t.count == 1 && t.stride == 1) return store_pair(to, to + kLanes, load_pair(from));
+  for (; k < t.count; ++k)
+    for (int64_t i = 0; i < kPair; ++i) to[k * t.transposed_stride + i] = from[i * t.stride + k];
+}
+
+template <typename T>
+void transpose_back(const Transposition& t, const T* from, T* to) {
+  int64_t k = 0;
+  if constexpr (sizeof(T) == sizeof(float))
+    for (; k + kLanes <= t.count; k += kLanes)
+      for (int64_t first = 0; first < kPair; first += kLanes) {
+        Lanes<T> rows[kLanes];
+        for (int64_t i = 0; i < kLanes; ++i)
+          rows[i] = load(from + (k + i) * t.transposed_stride + first);
+        transpose_square(rows);
+        for (int64_t i = 0; i < kLanes; ++i) store(to + (first + i) * t.stride + k, rows[i]);
+      }
+  for (; k < t.count; ++k)
+    for (int64_t i = 0; i < kPair; ++i) to[i * t.stride + k] = from[k * t.transposed_stride + i];
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

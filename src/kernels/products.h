@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+/// The two products of matrices to which convolutions come down. A *row* is one pixel or tile,
+/// eight channels of it lie together and those of the next row follow; a *pair* is two blocks of
+/// eight out channels. They are compiled for AVX2 and for AVX-512, with the same bits.
+
+/// Where rows lie for one tap of the filters.
+struct Link {
+  int64_t offset;
+  int64_t tap;
+};
+
+enum class Sum { begins, goes_on };
+
+/// results[row] = the sum over in channels and links of source[row] * filters, for one pair; or is
+/// added to what is there.
+template <typename T>
+struct Gather {
+  const T* source;
+  int64_t blocks;        ///< of in channels
+  int64_t block_stride;  ///< from a row's block to its next one
+  const Link* links;
+  int64_t link_count;
+  const T* filters;  ///< [block][tap][8][16]
+  int64_t taps;
+  T* results;
+  int64_t second;  ///< from the pair's first block to its second
+  int64_t rows;
+  Sum sum;
+};
+
+/// Some rows: where x and dy begin.
+struct Run {
+  int64_t x;
+  int64_t dy;
+  int64_t rows;
+};
+
+/// products = the sum over rows of x * dy, for eight in channels and one pair: [8][16].
+template <typename T>
+struct Outer {
+  const T* x;
+  int64_t x_spacing;  ///< from a row of x to its next one
+  const T* dy;
+  int64_t second;  ///< from the pair's first block to its second
+  const Run* runs;
+  int64_t run_count;
+  T* products;
+  Sum sum;
+};
+
+/// The weights of 16 out channels: some numbers of each, `stride` apart from channel to channel; or
+/// those of each channel's first number, each second, ..., `transposed_stride` apart.
+struct Transposition {
+  int64_t count;
+  int64_t stride;
+  int64_t transposed_stride;
+};
+
+template <typename T>
+struct Products {
+  void (*gather)(const Gather<T>&);
+  void (*outer)(const Outer<T>&);
+  void (*transpose)(const Transposition&, const T* from, T* to);
+  void (*transpose_back)(const Transposition&, const T* from, T* to);
+};
+
+/// Those for this processor.
+template <typename T>
+Products<T> products();
+
+namespace avx2 {
+extern const Products<float> products;
+extern const Products<double> products_of_doubles;
+}  // namespace avx2
+namespace avx512 {
+extern const Products<float> products;
+}  // namespace avx512
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,10 @@
+#include "kernels/product_loops.h"
+
+namespace lockstep::kernels::avx2 {
+
+const Products<float> products = {gather<float>, outer<float>, transpose<float>,
+                                  transpose_back<float>};
+const Products<double> products_of_doubles = {gather<double>, outer<double>, transpose<double>,
+                                              transpose_back<double>};
+
+}  // namespace lockstep::kernels::avx2

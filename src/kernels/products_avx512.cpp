@@ -1,0 +1,8 @@
+#include "kernels/product_loops.h"
+
+namespace lockstep::kernels::avx512 {
+
+const Products<float> products = {gather<float>, outer<float>, transpose<float>,
+                                  transpose_back<float>};
+
+}  // namespace lockstep::kernels::avx512
