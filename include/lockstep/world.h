@@ -122,21 +122,29 @@ class World {
   /// other, or in a circle. The partners must call `exchange`, too.
   void exchange(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from);
 
-  /// @{
-  /// These start what the functions above do.
+  /// Starts `all_reduce`.
   Started all_reduce_async(const at::Tensor& tensor, Operation operation = Operation::sum);
+  /// Starts `broadcast`.
   Started broadcast_async(const at::Tensor& tensor, int root = 0);
+  /// Starts `reduce`.
   Started reduce_async(const at::Tensor& tensor, int root = 0,
                        Operation operation = Operation::sum);
+  /// Starts `all_gather`.
   Started all_gather_async(const at::Tensor& tensor);
+  /// Starts `gather`.
   Started gather_async(const at::Tensor& tensor, int root = 0);
+  /// Starts `scatter`.
   Started scatter_async(const at::Tensor& rows, const at::Tensor& part, int root = 0);
+  /// Starts `reduce_scatter`.
   Started reduce_scatter_async(const at::Tensor& rows, Operation operation = Operation::sum);
+  /// Starts `all_to_all`.
   Started all_to_all_async(const at::Tensor& rows);
+  /// Starts `send`.
   Started send_async(const at::Tensor& tensor, int to);
+  /// Starts `receive`.
   Started receive_async(const at::Tensor& tensor, int from);
+  /// Starts `exchange`.
   Started exchange_async(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from);
-  /// @}
 
   /// Number of bytes that this worker has sent in collectives so far, including those of duplicates
   /// (and therefore of gradient hooks), without headers of the transport.
