@@ -18,6 +18,9 @@ struct ConvShape {
   int64_t out_height() const { return (in_height + 2 * padding - kernel) / stride + 1; }
   int64_t out_width() const { return (in_width + 2 * padding - kernel) / stride + 1; }
 
+  /// Whether filters mostly lie on padding.
+  bool is_smaller_than_filters() const { return in_height < kernel || in_width < kernel; }
+
   /// Multiplications and additions of one pass by the definition.
   double operations() const {
     return 2.0 * static_cast<double>(samples * out_channels * out_height() * out_width()) *

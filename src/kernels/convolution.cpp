@@ -15,9 +15,21 @@ namespace {
 // Below this size a tile of 4 x 4 results is mostly empty.
 constexpr int64_t kLeastSideForWinograd = 3;
 
-// Then filters mostly lie on padding.
-bool smaller_than_filters(const ConvShape& shape) {
-  return std::min(shape.in_height, shape.in_width) < shape.kernel;
+// With fewer tiles, transforming filters takes longer than it saves.
+constexpr int64_t kLeastTilesForWinograd = 2;
+constexpr int64_t kLeastTilesForManyFilters = 6;
+
+constexpr int64_t kFewPixels = 64;
+
+bool fills_tiles(const ConvShape& shape) {
+  return std::min(shape.out_height(), shape.out_width()) >= kLeastSideForWinograd &&
+         winograd_tiles(shape) >=
+             (winograd_holds_filters(shape) ? kLeastTilesForWinograd : kLeastTilesForManyFilters);
+}
+
+// Then oneDNN takes longer to reorder weights than to use them.
+bool has_few_pixels(const ConvShape& shape) {
+  return shape.samples * shape.out_height() * shape.out_width() <= kFewPixels;
 }
 
 // Whether oneDNN has only a reference kernel for one of the passes: a property of its version, the
@@ -32,7 +44,7 @@ bool only_by_reference(const ConvShape& shape) {
 // for.
 bool first_layer_is_fast(const ConvShape& shape) {
   return shape.in_channels < kLanes && 2 * shape.padding < shape.kernel && shape.kernel <= 7 &&
-         (shape.kernel <= 3 || (shape.stride <= 3 && !smaller_than_filters(shape)));
+         (shape.kernel <= 3 || (shape.stride <= 3 && !shape.is_smaller_than_filters()));
 }
 
 float* floats(std::byte* scratch) {
@@ -50,9 +62,11 @@ void convolve(const ConvShape& shape, Weights kind, const float* weights,
   winograd_convolve(shape, x, filters.data(), y, scratch);
 }
 
-// The weights of a packed convolution; makes `filters` if they are empty.
+// What a packed convolution needs of the weights; makes `filters` if it holds them and they are
+// empty.
 const float* prepared(const ConvShape& shape, Weights kind, const float* weights,
                       std::vector<float>& filters) {
+  if (!packed_holds_filters(shape, kind)) return weights;
   if (filters.empty()) {
     filters.resize(static_cast<size_t>(packed_filter_count(shape, kind)));
     packed_filters(shape, kind, weights, filters.data());
@@ -64,10 +78,11 @@ const float* prepared(const ConvShape& shape, Weights kind, const float* weights
 
 Method method_for(const ConvShape& shape, ImageLayout input) {
   if (input == ImageLayout::plain) return Method::direct;
-  const bool fills_tiles = std::min(shape.out_height(), shape.out_width()) >= kLeastSideForWinograd;
-  if (fills_tiles && winograd_serves(shape)) return Method::winograd;
-  return has_avx512() || smaller_than_filters(shape) || only_by_reference(shape) ? Method::packed
-                                                                                 : Method::direct;
+  if (winograd_serves(shape) && fills_tiles(shape)) return Method::winograd;
+  return has_avx512() || has_few_pixels(shape) || shape.is_smaller_than_filters() ||
+                 only_by_reference(shape)
+             ? Method::packed
+             : Method::direct;
 }
 
 const char* to_string(Method method) {

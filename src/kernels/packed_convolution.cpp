@@ -16,6 +16,8 @@
 // than 1 x 1, and forward all), so that a model gets the same bits from both.
 #include "kernels/packed_convolution.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -27,9 +29,10 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int64_t kRowsOfGroup = 192;   // pixels, at least, if there are as many
-constexpr int64_t kRowsOfTarget = 24;   // the same
+constexpr int64_t kRowsOfTarget = 12;   // the same
 constexpr int64_t kRowsOfChunk = 256;   // whose weights' gradients are summed at a time
 constexpr int64_t kRowsOfResults = 96;  // that are computed at a time
+constexpr int64_t kPairsOfPart = 2;     // of results that are computed at a time
 
 constexpr int64_t divide_up(int64_t value, int64_t by) {
   return (value + by - 1) / by;
@@ -68,13 +71,9 @@ int64_t blocks_at_once(const ConvShape& s) {
   return s.out_width() <= 14 ? 4 : 2;
 }
 
-bool smaller_than_filters(const ConvShape& s) {
-  return std::min(s.in_height, s.in_width) < s.kernel;
-}
-
 // Then more samples than pixels of a row can be multiplied at a time.
 bool has_short_rows(const ConvShape& s) {
-  return smaller_than_filters(s) || (s.out_width() < kLanes && s.samples >= s.out_width());
+  return s.is_smaller_than_filters() || (s.out_width() < kLanes && s.samples >= s.out_width());
 }
 
 // How an image is packed: column c of phase p is the image's column c * phases + p - left.
@@ -99,16 +98,17 @@ struct Packing {
   }
 };
 
-int64_t group_of(int64_t samples, const Images& targets) {
+int64_t group_of(const ConvShape& s, const Images& targets) {
+  if (s.kernel == 1 && targets.width >= 2 * kRowsOfTarget) return 1;  // then nothing need be packed
   const int64_t enough =
       std::max(divide_up(kRowsOfGroup, targets.pixels()), divide_up(kRowsOfTarget, targets.width));
-  return divide_up(samples, divide_up(samples, enough));
+  return divide_up(s.samples, divide_up(s.samples, enough));
 }
 
 Packing forward_packing(const ConvShape& s) {
   return {inputs_of(s),
           s.samples,
-          group_of(s.samples, results_of(s)),
+          group_of(s, results_of(s)),
           s.stride,
           s.out_width() + (s.kernel - 1) / s.stride,
           s.padding};
@@ -119,7 +119,7 @@ Packing backward_packing(const ConvShape& s) {
   const int64_t last = (s.in_width - 1 + s.padding) / s.stride;
   return {results_of(s),
           s.samples,
-          group_of(s.samples, inputs_of(s)),
+          group_of(s, inputs_of(s)),
           1,
           left + std::max(last + 1, s.out_width()),
           left};
@@ -228,7 +228,7 @@ struct Targets {
 
 Targets forward_targets(const ConvShape& s, const Packing& p) {
   Targets of;
-  const bool by_pixel = smaller_than_filters(s);
+  const bool by_pixel = s.is_smaller_than_filters();
   const int64_t columns = by_pixel ? 1 : s.out_width();
   for (int64_t row = 0; row < s.out_height(); ++row)
     for (int64_t column = 0; column < s.out_width(); column += columns) {
@@ -248,7 +248,7 @@ Targets forward_targets(const ConvShape& s, const Packing& p) {
 
 Targets backward_targets(const ConvShape& s, const Packing& p) {
   Targets of;
-  const bool by_pixel = smaller_than_filters(s);
+  const bool by_pixel = s.is_smaller_than_filters();
   for (int64_t row = 0; row < s.in_height; ++row)
     for (int64_t first = 0; first < (by_pixel ? s.in_width : std::min(s.stride, s.in_width));
          ++first) {
@@ -269,18 +269,84 @@ Targets backward_targets(const ConvShape& s, const Packing& p) {
   return of;
 }
 
-// Copies a target's results of one pair from [block][column][sample of the group][8].
+// Calls visit(transposition, weights, filters) for the parts of both that are transposed at a time,
+// of the pair of blocks that begins with out channel `first`: all taps of 16 out channels and one
+// in channel. The pair's filters are [block][tap][8][16].
+template <typename Visit>
+void for_transpositions(const ConvShape& s, Weights kind, int64_t first, Visit visit) {
+  const int64_t taps = s.kernel * s.kernel;
+  const bool plain = kind == Weights::plain;
+  const int64_t ins = plain ? s.in_channels : s.out_channels;
+  const int64_t in_stride = plain ? taps : s.in_channels * taps;
+  const int64_t out_stride = plain ? s.in_channels * taps : taps;
+  const bool by_blocks = plain && taps == 1;  // then in channels lie together
+  const Transposition t = {by_blocks ? kLanes : taps, out_stride,
+                           by_blocks ? kPair : kLanes * kPair};
+  for (int64_t in = 0; in < ins; in += by_blocks ? kLanes : 1)
+    visit(t, first * out_stride + in * in_stride,
+          (in / kLanes * taps * kLanes + in % kLanes) * kPair);
+}
+
+int64_t outs_of(const ConvShape& s, Weights kind) {
+  return kind == Weights::plain ? s.out_channels : s.in_channels;
+}
+
+// One pair's.
 template <typename T>
-void unpack(const Packing& p, const Images& to, int64_t group, int64_t pair, const Target& target,
+void pack_filters(const ConvShape& s, Weights kind, int64_t first, const T* weights, T* filters) {
+  const Products<T> by = products<T>();
+  const int64_t outs = std::min(kPair, outs_of(s, kind) - first);
+  for_transpositions(s, kind, first, [&](const Transposition& t, int64_t weight, int64_t filter) {
+    if (outs == kPair) return by.transpose(t, weights + weight, filters + filter);
+    for (int64_t k = 0; k < t.count; ++k)
+      for (int64_t i = 0; i < kPair; ++i)
+        filters[filter + k * t.transposed_stride + i] =
+            i < outs ? weights[weight + i * t.stride + k] : T(0);
+  });
+}
+
+template <typename T>
+void unpack_filters(const ConvShape& s, int64_t first, const T* filters, T* weights) {
+  const Products<T> by = products<T>();
+  const int64_t outs = std::min(kPair, s.out_channels - first);
+  for_transpositions(
+      s, Weights::plain, first, [&](const Transposition& t, int64_t weight, int64_t filter) {
+        if (outs == kPair) return by.transpose_back(t, filters + filter, weights + weight);
+        for (int64_t i = 0; i < outs; ++i)
+          for (int64_t k = 0; k < t.count; ++k)
+            weights[weight + i * t.stride + k] = filters[filter + k * t.transposed_stride + i];
+      });
+}
+
+// Of one pair, in numbers.
+int64_t pair_filters(const ConvShape& s, Weights kind) {
+  return (kind == Weights::plain ? s.in_channels : s.out_channels) * s.kernel * s.kernel * kPair;
+}
+
+// The filters of some pairs for each thread.
+int64_t thread_filters(const ConvShape& s, Weights kind) {
+  return kPairsOfPart * pair_filters(s, kind);
+}
+
+// Some pairs of blocks of a group's results.
+struct Part {
+  int64_t group;
+  int64_t first_block;
+  int64_t blocks;
+};
+
+// Copies a target's results from [block][column][sample of the group][8].
+template <typename T>
+void unpack(const Packing& p, const Images& to, const Part& part, const Target& target,
             int64_t begin, int64_t rows, const T* results, T* y) {
-  for (int64_t block = 2 * pair; block < std::min(2 * pair + 2, to.blocks); ++block) {
-    const T* from = results + block % 2 * kRowsOfResults * kLanes;
+  for (int64_t block = 0; block < part.blocks; ++block) {
+    const T* from = results + block * kRowsOfResults * kLanes;
     int64_t column = begin / p.group, i = begin % p.group;
     for (int64_t row = 0; row < rows; ++row, from += kLanes) {
-      const int64_t sample = group * p.group + i;
+      const int64_t sample = part.group * p.group + i;
       if (sample < p.samples)
-        copy_pixel(from, y + ((sample * to.blocks + block) * to.pixels() + target.pixel +
-                              column * target.step) *
+        copy_pixel(from, y + ((sample * to.blocks + part.first_block + block) * to.pixels() +
+                              target.pixel + column * target.step) *
                                  kLanes);
       if (++i == p.group) {
         i = 0;
@@ -290,14 +356,13 @@ void unpack(const Packing& p, const Images& to, int64_t group, int64_t pair, con
   }
 }
 
-// The results of one pair of one group.
 template <typename T>
-void gather_pair(const Packing& p, const Images& to, const Targets& of, int64_t at_once,
-                 int64_t group, int64_t pair, const Gather<T>& common, T* y) {
-  T memory[2 * kRowsOfResults * kLanes];
+void gather_part(const Packing& p, const Images& to, const Targets& of, int64_t at_once,
+                 const Part& part, const Gather<T>& common, T* y) {
+  T memory[2 * kPairsOfPart * kRowsOfResults * kLanes];
   // Then results need not be unpacked.
-  const bool in_place = p.group == 1 && 2 * pair + 1 < to.blocks;
-  T* const image = y + (group * to.blocks + 2 * pair) * to.pixels() * kLanes;
+  const bool in_place = p.group == 1 && part.blocks % 2 == 0;
+  T* const image = y + (part.group * to.blocks + part.first_block) * to.pixels() * kLanes;
   for (const Target& target : of.targets) {
     const bool direct = in_place && target.step == 1;
     const int64_t rows = target.columns * p.group;
@@ -315,24 +380,70 @@ void gather_pair(const Packing& p, const Images& to, const Targets& of, int64_t 
         g.sum = block == 0 ? Sum::begins : Sum::goes_on;
         products<T>().gather(g);
       }
-      if (!direct) unpack(p, to, group, pair, target, row, g.rows, memory, y);
+      if (!direct) unpack(p, to, part, target, row, g.rows, memory, y);
     }
   }
 }
 
+// A convolution in one of its directions.
+struct Direction {
+  ConvShape shape;
+  Weights kind;
+  Packing packing;
+  Images results;
+  Targets targets;
+  int64_t blocks_at_once;
+};
+
+Direction forward_direction(const ConvShape& s) {
+  const Packing packing = forward_packing(s);
+  return {
+      s, Weights::plain, packing, results_of(s), forward_targets(s, packing), packing.of.blocks};
+}
+Direction backward_direction(const ConvShape& s) {
+  const Packing packing = backward_packing(s);
+  return {s,
+          Weights::transposed,
+          packing,
+          inputs_of(s),
+          backward_targets(s, packing),
+          blocks_at_once(s)};
+}
+
+bool holds_filters(const Packing& packing) {
+  return packing.groups() > 1;
+}
+
+int64_t scratch_of(const Direction& d) {
+  const int64_t filters = thread_filters(d.shape, d.kind) * omp_get_max_threads();
+  return d.packing.count() + (holds_filters(d.packing) ? 0 : filters);
+}
+
+// `filters` are weights if filters are not held.
 template <typename T>
-void gather_all(const Packing& p, const Images& to, const Targets& of, int64_t at_once,
-                int64_t taps, const T* packed, const T* filters, T* y) {
-  const int64_t pairs = divide_up(to.blocks, 2);
+void gather_all(const Direction& d, const T* x, const T* filters, T* y, T* memory) {
+  const Packing& p = d.packing;
+  const T* const packed = pack(p, x, memory);
+  T* const threads_memory = memory + p.count();
 #pragma omp parallel for collapse(2)
   for (int64_t group = 0; group < p.groups(); ++group)
-    for (int64_t pair = 0; pair < pairs; ++pair) {
+    for (int64_t first = 0; first < d.results.blocks; first += 2 * kPairsOfPart) {
+      const Part part = {group, first, std::min(2 * kPairsOfPart, d.results.blocks - first)};
       Gather<T> common = {};
       common.source = packed + group * p.group_stride();
       common.block_stride = p.block_stride();
-      common.filters = filters + pair * taps * p.of.blocks * kLanes * kPair;
-      common.taps = taps;
-      gather_pair(p, to, of, at_once, group, pair, common, y);
+      common.filter_stride = pair_filters(d.shape, d.kind);
+      common.filters = filters + first / 2 * common.filter_stride;
+      common.taps = d.shape.kernel * d.shape.kernel;
+      common.pairs = divide_up(part.blocks, 2);
+      if (!holds_filters(p)) {
+        T* const own = threads_memory + omp_get_thread_num() * thread_filters(d.shape, d.kind);
+        for (int64_t pair = 0; pair < common.pairs; ++pair)
+          pack_filters(d.shape, d.kind, (first + 2 * pair) * kLanes, filters,
+                       own + pair * common.filter_stride);
+        common.filters = own;
+      }
+      gather_part(p, d.results, d.targets, d.blocks_at_once, part, common, y);
     }
 }
 
@@ -394,63 +505,30 @@ Packing by_pixels(const ConvShape& s, Images of) {
   return {{of.blocks, of.pixels(), 1}, s.samples, s.samples, 1, 1, 0};
 }
 
-// Calls visit(transposition, weights, filters, out channels) for the parts of both that are
-// transposed at a time: all taps of 16 out channels and one in channel. Filters are
-// [pair][block][tap][8][16].
-template <typename Visit>
-void for_transpositions(const ConvShape& s, Weights kind, Visit visit) {
-  const int64_t taps = s.kernel * s.kernel;
-  const bool plain = kind == Weights::plain;
-  const int64_t ins = plain ? s.in_channels : s.out_channels;
-  const int64_t outs = plain ? s.out_channels : s.in_channels;
-  const int64_t in_stride = plain ? taps : s.in_channels * taps;
-  const int64_t out_stride = plain ? s.in_channels * taps : taps;
-  const bool by_blocks = plain && taps == 1;  // then in channels lie together
-  const int64_t step = by_blocks ? kLanes : 1;
-#pragma omp parallel for
-  for (int64_t first = 0; first < outs; first += kPair)
-    for (int64_t in = 0; in < ins; in += step)
-      visit(
-          Transposition{by_blocks ? kLanes : taps, out_stride, by_blocks ? kPair : kLanes * kPair},
-          first * out_stride + in * in_stride,
-          first * ins * taps + (in / kLanes * taps * kLanes + in % kLanes) * kPair,
-          std::min(kPair, outs - first));
-}
-
+// The products of some pairs, over all samples. The last one may have no second block.
 template <typename T>
-void unpack_weights(const ConvShape& s, const T* filters, T* weights) {
-  const Products<T> by = products<T>();
-  for_transpositions(
-      s, Weights::plain, [&](const Transposition& t, int64_t weight, int64_t filter, int64_t outs) {
-        if (outs == kPair) return by.transpose_back(t, filters + filter, weights + weight);
-        for (int64_t i = 0; i < outs; ++i)
-          for (int64_t k = 0; k < t.count; ++k)
-            weights[weight + i * t.stride + k] = filters[filter + k * t.transposed_stride + i];
-      });
-}
-
-// The products of one pair, over all samples.
-template <typename T>
-void add_products(const ConvShape& s, const OuterPlan& plan, int64_t samples, int64_t pair,
-                  const T* x, const T* dy, T* pair_products) {
-  const Products<T> by = products<T>();
+void add_products(const ConvShape& s, const OuterPlan& plan, int64_t samples, int64_t first_pair,
+                  int64_t pairs, const T* x, const T* dy, T* to) {
   const auto taps = static_cast<int64_t>(plan.runs_by_tap.size());
-  const bool has_second = 2 * pair + 1 < s.out_channels / kLanes;
-  const int64_t x_sample = s.in_channels / kLanes * plan.x_block;
-  const int64_t dy_sample = s.out_channels / kLanes * plan.dy_block;
+  const int64_t blocks = s.in_channels / kLanes;
+  const bool has_second = 2 * (first_pair + pairs) <= s.out_channels / kLanes;
   for (int64_t first = 0; first < samples; first += plan.samples)
-    for (int64_t block = 0; block < s.in_channels / kLanes; ++block)
+    for (int64_t block = 0; block < blocks; ++block)
       for (int64_t tap = 0; tap < taps; ++tap) {
         const std::vector<Run>& runs = plan.runs_by_tap[static_cast<size_t>(tap)];
         const auto count = static_cast<int64_t>(runs.size());
-        by.outer({.x = x + first * x_sample + block * plan.x_block,
-                  .x_spacing = plan.x_spacing,
-                  .dy = dy + first * dy_sample + 2 * pair * plan.dy_block,
-                  .second = has_second ? plan.dy_block : 0,
-                  .runs = runs.data(),
-                  .run_count = count / plan.samples * std::min(plan.samples, samples - first),
-                  .products = pair_products + (block * taps + tap) * kLanes * kPair,
-                  .sum = first == 0 ? Sum::begins : Sum::goes_on});
+        products<T>().outer(
+            {.x = x + (first * blocks + block) * plan.x_block,
+             .x_spacing = plan.x_spacing,
+             .dy = dy + (first * s.out_channels / kLanes + 2 * first_pair) * plan.dy_block,
+             .second = has_second ? plan.dy_block : 0,
+             .runs = runs.data(),
+             .run_count = count / plan.samples * std::min(plan.samples, samples - first),
+             .products = to + (block * taps + tap) * kLanes * kPair,
+             .pairs = pairs,
+             .dy_stride = 2 * plan.dy_block,
+             .product_stride = blocks * taps * kLanes * kPair,
+             .sum = first == 0 ? Sum::begins : Sum::goes_on});
       }
 }
 
@@ -462,45 +540,38 @@ int64_t packed_filter_count(const ConvShape& s, Weights kind) {
   return divide_up(out, kPair) * kPair * in * s.kernel * s.kernel;
 }
 
+bool packed_holds_filters(const ConvShape& shape, Weights kind) {
+  const ConvShape s = simplified(shape);
+  return holds_filters(kind == Weights::plain ? forward_packing(s) : backward_packing(s));
+}
+
 template <typename T>
 void packed_filters(const ConvShape& s, Weights kind, const T* weights, T* filters) {
-  const Products<T> by = products<T>();
-  for_transpositions(s, kind,
-                     [&](const Transposition& t, int64_t weight, int64_t filter, int64_t outs) {
-                       if (outs == kPair)
-                         return by.transpose(t, weights + weight, filters + filter);
-                       for (int64_t k = 0; k < t.count; ++k)
-                         for (int64_t i = 0; i < kPair; ++i)
-                           filters[filter + k * t.transposed_stride + i] =
-                               i < outs ? weights[weight + i * t.stride + k] : T(0);
-                     });
+#pragma omp parallel for
+  for (int64_t first = 0; first < outs_of(s, kind); first += kPair)
+    pack_filters(s, kind, first, weights, filters + first / kPair * pair_filters(s, kind));
 }
 
 int64_t packed_scratch_count(const ConvShape& shape) {
   const ConvShape s = simplified(shape);
   const int64_t images = by_pixels(s, inputs_of(s)).count() + by_pixels(s, results_of(s)).count();
+  const int64_t filters = thread_filters(s, Weights::plain) * omp_get_max_threads();
   return taken_count(shape) +
-         std::max({forward_packing(s).count(), backward_packing(s).count(),
-                   packed_filter_count(s, Weights::plain) + (has_short_rows(s) ? images : 0)});
+         std::max({scratch_of(forward_direction(s)), scratch_of(backward_direction(s)),
+                   filters + (has_short_rows(s) ? images : 0)});
 }
 
 template <typename T>
 void packed_convolve(const ConvShape& shape, const T* x, const T* filters, T* y, T* memory) {
-  const ConvShape s = simplified(shape);
   if (skips_pixels(shape)) x = take_pixels(shape, x, memory);
-  const Packing packing = forward_packing(s);
-  gather_all(packing, results_of(s), forward_targets(s, packing), packing.of.blocks,
-             s.kernel * s.kernel, pack(packing, x, memory + taken_count(shape)), filters, y);
+  gather_all(forward_direction(simplified(shape)), x, filters, y, memory + taken_count(shape));
 }
 
 template <typename T>
 void packed_input_gradient(const ConvShape& shape, const T* dy, const T* filters, T* dx,
                            T* memory) {
-  const ConvShape s = simplified(shape);
-  const Packing packing = backward_packing(s);
-  gather_all(packing, inputs_of(s), backward_targets(s, packing), blocks_at_once(s),
-             s.kernel * s.kernel, pack(packing, dy, memory + taken_count(shape)), filters,
-             skips_pixels(shape) ? memory : dx);
+  gather_all(backward_direction(simplified(shape)), dy, filters, skips_pixels(shape) ? memory : dx,
+             memory + taken_count(shape));
   if (skips_pixels(shape)) spread_pixels(shape, memory, dx);
 }
 
@@ -509,21 +580,29 @@ void packed_weight_gradient(const ConvShape& shape, const T* x, const T* dy, T* 
                             T* memory) {
   const ConvShape s = simplified(shape);
   if (skips_pixels(shape)) x = take_pixels(shape, x, memory);
-  T* const filters = memory + taken_count(shape);
   const OuterPlan plan = has_short_rows(s) ? plan_by_pixels(s) : plan_by_rows(s);
-  int64_t samples = s.samples;
+  const int64_t samples = has_short_rows(s) ? 1 : s.samples;
+  T* const threads_memory = memory + taken_count(shape);
+  const int64_t of_thread = thread_filters(s, Weights::plain);
   if (has_short_rows(s)) {
     const Packing packed_x = by_pixels(s, inputs_of(s));
-    T* const at_x = filters + packed_filter_count(s, Weights::plain);
+    T* const at_x = threads_memory + of_thread * omp_get_max_threads();
     x = pack(packed_x, x, at_x);
     dy = pack(by_pixels(s, results_of(s)), dy, at_x + packed_x.count());
-    samples = 1;
   }
-  const int64_t pair_stride = s.in_channels * s.kernel * s.kernel * kPair;
+  const int64_t whole_pairs = s.out_channels / kPair;
 #pragma omp parallel for
-  for (int64_t pair = 0; pair < divide_up(s.out_channels, kPair); ++pair)
-    add_products(s, plan, samples, pair, x, dy, filters + pair * pair_stride);
-  unpack_weights(s, filters, weights);
+  for (int64_t first = 0; first < divide_up(s.out_channels, kPair); first += kPairsOfPart) {
+    T* const filters = threads_memory + omp_get_thread_num() * of_thread;
+    const int64_t end = std::min(first + kPairsOfPart, divide_up(s.out_channels, kPair));
+    for (int64_t pair = first, pairs = 0; pair < end; pair += pairs) {
+      pairs = pair < whole_pairs ? std::min(end, whole_pairs) - pair : 1;
+      add_products(s, plan, samples, pair, pairs, x, dy, filters);
+      for (int64_t i = 0; i < pairs; ++i)
+        unpack_filters(s, (pair + i) * kPair, filters + i * pair_filters(s, Weights::plain),
+                       weights);
+    }
+  }
 }
 
 #define LOCKSTEP_FOR(T)                                                              \

@@ -10,7 +10,10 @@ namespace lockstep::kernels {
 /// Convolutions of blocked images by their definition: a kernel of any size, stride and padding,
 /// multiples of 8 channels.
 
-/// Weights in the order of the functions below.
+/// Weights in the order of the functions below. Where they would be used for one group of samples
+/// only, they are not worth their memory: then these functions take the weights, as LibTorch lays
+/// them out, in place of filters.
+bool packed_holds_filters(const ConvShape& shape, Weights kind);
 int64_t packed_filter_count(const ConvShape& shape, Weights kind);
 template <typename T>
 void packed_filters(const ConvShape& shape, Weights kind, const T* weights, T* filters);

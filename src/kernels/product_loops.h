@@ -8,18 +8,23 @@
 namespace lockstep::kernels {
 namespace {
 
-// How many sums are in registers at a time, which changes no bits.
+// How many sums are in registers at a time, which changes no bits: kMostRows of each of kMostPairs,
+// or kMostRowsOfOne of one pair; kInsAtOnce in channels of each.
 #ifdef __AVX512F__
-constexpr int64_t kMostRows = 24;
+constexpr int64_t kMostPairs = 2;
+constexpr int64_t kMostRows = 14;
+constexpr int64_t kMostRowsOfOne = 24;
 constexpr int64_t kInsAtOnce = kLanes;
 #else
+constexpr int64_t kMostPairs = 1;
 constexpr int64_t kMostRows = 6;
+constexpr int64_t kMostRowsOfOne = 6;
 constexpr int64_t kInsAtOnce = kLanes / 2;
 #endif
 
-template <int64_t kRows, typename T>
+template <int64_t kPairs, int64_t kRows, typename T>
 void gather_rows(const Gather<T>& g, int64_t row) {
-  Pair<T> sums[kRows] = {};
+  Pair<T> sums[kRows][kPairs] = {};
   const T* block_source = g.source + row * kLanes;
   const T* block_filters = g.filters;
   for (int64_t block = 0; block < g.blocks; ++block) {
@@ -28,59 +33,103 @@ void gather_rows(const Gather<T>& g, int64_t row) {
       const T* f = block_filters + link->tap * kLanes * kPair;
 #pragma GCC unroll 8
       for (int64_t lane = 0; lane < kLanes; ++lane) {
-        const Pair<T> filter = load_pair(f + lane * kPair);
+        Pair<T> filters[kPairs];
+#pragma GCC unroll 2
+        for (int64_t pair = 0; pair < kPairs; ++pair)
+          filters[pair] = load_pair(f + pair * g.filter_stride + lane * kPair);
 #pragma GCC unroll 24
-        for (int64_t i = 0; i < kRows; ++i) sums[i].add_product(filter, from[i * kLanes + lane]);
+        for (int64_t i = 0; i < kRows; ++i)
+#pragma GCC unroll 2
+          for (int64_t pair = 0; pair < kPairs; ++pair)
+            sums[i][pair].add_product(filters[pair], from[i * kLanes + lane]);
       }
     }
     block_source += g.block_stride;
     block_filters += g.taps * kLanes * kPair;
   }
-  T* to = g.results + row * kLanes;
 #pragma GCC unroll 24
-  for (int64_t i = 0; i < kRows; ++i) {
-    if (g.sum == Sum::goes_on) sums[i].add(load_pair(to + i * kLanes, to + g.second + i * kLanes));
-    store_pair(to + i * kLanes, to + g.second + i * kLanes, sums[i]);
-  }
+  for (int64_t i = 0; i < kRows; ++i)
+#pragma GCC unroll 2
+    for (int64_t pair = 0; pair < kPairs; ++pair) {
+      T* const first = g.results + 2 * pair * g.second + (row + i) * kLanes;
+      if (g.sum == Sum::goes_on) sums[i][pair].add(load_pair(first, first + g.second));
+      store_pair(first, first + g.second, sums[i][pair]);
+    }
 }
 
-template <int64_t kRows, typename T>
+template <int64_t kPairs, int64_t kRows, typename T>
 void gather_some_rows(const Gather<T>& g, int64_t row, int64_t rows) {
   if constexpr (kRows > 0)
-    rows == kRows ? gather_rows<kRows>(g, row) : gather_some_rows<kRows - 1>(g, row, rows);
+    rows == kRows ? gather_rows<kPairs, kRows>(g, row)
+                  : gather_some_rows<kPairs, kRows - 1>(g, row, rows);
 }
 
-template <typename T>
-void gather(const Gather<T>& g) {
+template <int64_t kPairs, int64_t kMost, typename T>
+void gather_pairs(const Gather<T>& g) {
   // As even as possible: few rows leave multipliers idle.
-  const int64_t parts = (g.rows + kMostRows - 1) / kMostRows;
+  const int64_t parts = (g.rows + kMost - 1) / kMost;
   for (int64_t part = 0, row = 0; part < parts; ++part) {
     const int64_t end = g.rows * (part + 1) / parts;
-    gather_some_rows<kMostRows>(g, row, end - row);
+    gather_some_rows<kPairs, kMost>(g, row, end - row);
     row = end;
   }
 }
 
 template <typename T>
-void outer(const Outer<T>& o) {
+void gather(const Gather<T>& all) {
+  Gather<T> g = all;
+  for (int64_t pair = 0; pair < all.pairs;) {
+    const int64_t pairs = all.pairs - pair < kMostPairs ? 1 : kMostPairs;
+    pairs == 1 ? gather_pairs<1, kMostRowsOfOne>(g) : gather_pairs<kMostPairs, kMostRows>(g);
+    g.filters += pairs * g.filter_stride;
+    g.results += 2 * pairs * g.second;
+    pair += pairs;
+  }
+}
+
+template <int64_t kPairs, typename T>
+void outer_pairs(const Outer<T>& o, const T* all_dy, T* all_products) {
   for (int64_t in = 0; in < kLanes; in += kInsAtOnce) {
-    T* products = o.products + in * kPair;
-    Pair<T> sums[kInsAtOnce] = {};
+    T* const products = all_products + in * kPair;
+    Pair<T> sums[kInsAtOnce][kPairs] = {};
     if (o.sum == Sum::goes_on)
 #pragma GCC unroll 8
-      for (int64_t i = 0; i < kInsAtOnce; ++i) sums[i] = load_pair(products + i * kPair);
+      for (int64_t i = 0; i < kInsAtOnce; ++i)
+#pragma GCC unroll 2
+        for (int64_t pair = 0; pair < kPairs; ++pair)
+          sums[i][pair] = load_pair(products + pair * o.product_stride + i * kPair);
     for (const Run* run = o.runs; run != o.runs + o.run_count; ++run) {
       const T* x = o.x + run->x + in;
-      const T* dy = o.dy + run->dy;
+      const T* dy = all_dy + run->dy;
       for (int64_t row = 0; row < run->rows; ++row, x += o.x_spacing, dy += kLanes) {
-        const Pair<T> g = load_pair(dy, dy + o.second);
+        Pair<T> g[kPairs];
+#pragma GCC unroll 2
+        for (int64_t pair = 0; pair < kPairs; ++pair)
+          g[pair] = load_pair(dy + pair * o.dy_stride, dy + pair * o.dy_stride + o.second);
 #pragma GCC unroll 8
-        for (int64_t i = 0; i < kInsAtOnce; ++i) sums[i].add_product(g, x[i]);
+        for (int64_t i = 0; i < kInsAtOnce; ++i)
+#pragma GCC unroll 2
+          for (int64_t pair = 0; pair < kPairs; ++pair) sums[i][pair].add_product(g[pair], x[i]);
       }
     }
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kInsAtOnce; ++i)
-      store_pair(products + i * kPair, products + i * kPair + kLanes, sums[i]);
+#pragma GCC unroll 2
+      for (int64_t pair = 0; pair < kPairs; ++pair) {
+        T* const to = products + pair * o.product_stride + i * kPair;
+        store_pair(to, to + kLanes, sums[i][pair]);
+      }
+  }
+}
+
+template <typename T>
+void outer(const Outer<T>& o) {
+  for (int64_t pair = 0; pair < o.pairs;) {
+    const int64_t pairs = o.pairs - pair < kMostPairs ? 1 : kMostPairs;
+    const T* const dy = o.dy + pair * o.dy_stride;
+    T* const products = o.products + pair * o.product_stride;
+    pairs == 1 ? outer_pairs<1>(o, dy, products) : outer_pairs<kMostPairs>(o, dy, products);
+    pair += pairs;
   }
 }
 

@@ -6,12 +6,12 @@ namespace lockstep::kernels {
 
 template <>
 Products<float> products() {
-  return has_avx512() ? avx512::products : avx2::products;
+  return has_avx512() ? avx512::kProducts : avx2::kProducts;
 }
 
 template <>
 Products<double> products() {
-  return avx2::products_of_doubles;
+  return avx2::kProductsOfDoubles;
 }
 
 }  // namespace lockstep::kernels

@@ -16,8 +16,8 @@ struct Link {
 
 enum class Sum { begins, goes_on };
 
-/// results[row] = the sum over in channels and links of source[row] * filters, for one pair; or is
-/// added to what is there.
+/// results[row] = the sum over in channels and links of source[row] * filters, for some pairs; or
+/// is added to what is there.
 template <typename T>
 struct Gather {
   const T* source;
@@ -28,8 +28,11 @@ struct Gather {
   const T* filters;  ///< [block][tap][8][16]
   int64_t taps;
   T* results;
-  int64_t second;  ///< from the pair's first block to its second
+  int64_t
+      second;  ///< from a pair's first block to its second; the next pair follows as far from it
   int64_t rows;
+  int64_t pairs;
+  int64_t filter_stride;  ///< from a pair's filters to the next one's
   Sum sum;
 };
 
@@ -40,16 +43,20 @@ struct Run {
   int64_t rows;
 };
 
-/// products = the sum over rows of x * dy, for eight in channels and one pair: [8][16].
+/// products = the sum over rows of x * dy, for eight in channels and some pairs: [8][16] each; or
+/// is added to what is there.
 template <typename T>
 struct Outer {
   const T* x;
   int64_t x_spacing;  ///< from a row of x to its next one
   const T* dy;
-  int64_t second;  ///< from the pair's first block to its second
+  int64_t second;  ///< from a pair's first block to its second
   const Run* runs;
   int64_t run_count;
   T* products;
+  int64_t pairs;
+  int64_t dy_stride;       ///< from a pair to the next
+  int64_t product_stride;  ///< the same
   Sum sum;
 };
 
@@ -72,13 +79,17 @@ struct Products {
 /// Those for this processor.
 template <typename T>
 Products<T> products();
+template <>
+Products<float> products();
+template <>
+Products<double> products();
 
 namespace avx2 {
-extern const Products<float> products;
-extern const Products<double> products_of_doubles;
+extern const Products<float> kProducts;
+extern const Products<double> kProductsOfDoubles;
 }  // namespace avx2
 namespace avx512 {
-extern const Products<float> products;
+extern const Products<float> kProducts;
 }  // namespace avx512
 
 }  // namespace lockstep::kernels

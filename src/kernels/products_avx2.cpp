@@ -2,9 +2,9 @@
 
 namespace lockstep::kernels::avx2 {
 
-const Products<float> products = {gather<float>, outer<float>, transpose<float>,
-                                  transpose_back<float>};
-const Products<double> products_of_doubles = {gather<double>, outer<double>, transpose<double>,
-                                              transpose_back<double>};
+const Products<float> kProducts = {gather<float>, outer<float>, transpose<float>,
+                                   transpose_back<float>};
+const Products<double> kProductsOfDoubles = {gather<double>, outer<double>, transpose<double>,
+                                             transpose_back<double>};
 
 }  // namespace lockstep::kernels::avx2

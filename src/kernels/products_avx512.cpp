@@ -2,7 +2,7 @@
 
 namespace lockstep::kernels::avx512 {
 
-const Products<float> products = {gather<float>, outer<float>, transpose<float>,
-                                  transpose_back<float>};
+const Products<float> kProducts = {gather<float>, outer<float>, transpose<float>,
+                                   transpose_back<float>};
 
 }  // namespace lockstep::kernels::avx512

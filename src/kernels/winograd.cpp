@@ -183,6 +183,10 @@ bool winograd_serves(const ConvShape& shape) {
          shape.in_channels % kLanes == 0 && shape.out_channels % kLanes == 0;
 }
 
+int64_t winograd_tiles(const ConvShape& shape) {
+  return Tiling(shape).tiles;
+}
+
 bool winograd_holds_filters(const ConvShape& shape) {
   return !Tiling(shape).many;
 }

@@ -10,6 +10,9 @@ namespace lockstep::kernels {
 /// both sides.
 bool winograd_serves(const ConvShape& shape);
 
+/// The number of tiles of results.
+int64_t winograd_tiles(const ConvShape& shape);
+
 /// How weights are used: for a convolution as in LibTorch ([out][in][3][3]), or for the one that
 /// computes the input's gradient from the result's, whose shape is `transposed()`.
 enum class Weights { plain, transposed };

@@ -16,19 +16,19 @@ void multiply(const Tiling& tiling, Pairs pairs, const T* inputs, const T* filte
   const int64_t block_stride = tiling.batch * kLanes;
 #pragma omp parallel for
   for (int64_t point = 0; point < kPoints; ++point)
-    for (int64_t pair = pairs.begin; pair < pairs.end; ++pair)
-      by.gather({.source = inputs + point * tiling.input_stride(),
-                 .blocks = tiling.in_blocks,
-                 .block_stride = block_stride,
-                 .links = &kOne,
-                 .link_count = 1,
-                 .filters = filters + (pair - pairs.begin) * tiling.pair_stride() +
-                            point * tiling.filter_stride(),
-                 .taps = 1,
-                 .results = results + point * tiling.result_stride() + 2 * pair * block_stride,
-                 .second = block_stride,
-                 .rows = tiling.batch,
-                 .sum = Sum::begins});
+    by.gather({.source = inputs + point * tiling.input_stride(),
+               .blocks = tiling.in_blocks,
+               .block_stride = block_stride,
+               .links = &kOne,
+               .link_count = 1,
+               .filters = filters + point * tiling.filter_stride(),
+               .taps = 1,
+               .results = results + point * tiling.result_stride() + 2 * pairs.begin * block_stride,
+               .second = block_stride,
+               .rows = tiling.batch,
+               .pairs = pairs.end - pairs.begin,
+               .filter_stride = tiling.pair_stride(),
+               .sum = Sum::begins});
 }
 
 // In channels times out channels, summed over all tiles.
@@ -40,17 +40,18 @@ void add_products(bool first, const Tiling& tiling, Pairs pairs, const T* inputs
   const int64_t block_stride = tiling.batch * kLanes;
 #pragma omp parallel for
   for (int64_t point = 0; point < kPoints; ++point)
-    for (int64_t pair = pairs.begin; pair < pairs.end; ++pair)
-      for (int64_t block = 0; block < tiling.in_blocks; ++block)
-        by.outer({.x = inputs + point * tiling.input_stride() + block * block_stride,
-                  .x_spacing = kLanes,
-                  .dy = gradients + point * tiling.result_stride() + 2 * pair * block_stride,
-                  .second = block_stride,
-                  .runs = &all,
-                  .run_count = 1,
-                  .products = filters + (pair - pairs.begin) * tiling.pair_stride() +
-                              point * tiling.filter_stride() + block * kLanes * kPair,
-                  .sum = first ? Sum::begins : Sum::goes_on});
+    for (int64_t block = 0; block < tiling.in_blocks; ++block)
+      by.outer({.x = inputs + point * tiling.input_stride() + block * block_stride,
+                .x_spacing = kLanes,
+                .dy = gradients + point * tiling.result_stride() + 2 * pairs.begin * block_stride,
+                .second = block_stride,
+                .runs = &all,
+                .run_count = 1,
+                .products = filters + point * tiling.filter_stride() + block * kLanes * kPair,
+                .pairs = pairs.end - pairs.begin,
+                .dy_stride = 2 * block_stride,
+                .product_stride = tiling.pair_stride(),
+                .sum = first ? Sum::begins : Sum::goes_on});
 }
 
 }  // namespace

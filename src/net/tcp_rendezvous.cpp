@@ -63,7 +63,7 @@ class RendezvousClient : public Rendezvous {
   std::vector<std::string> await_roster();
 
   std::string master() const {
-    const std::string first = fmt::format("{}:{}", options_.host, options_.port);
+    std::string first = fmt::format("{}:{}", options_.host, options_.port);
     if (options_.spare_ports.empty()) return first;
     return fmt::format("{} (or port {})", first, fmt::join(options_.spare_ports, ", "));
   }

@@ -110,20 +110,21 @@ std::optional<Input> Layer::accept(const torch::nn::Conv2dImpl& conv, const torc
 }
 
 kernels::Convolution& Layer::prepare(const torch::nn::Conv2dImpl& conv, const Input& input) {
-  notice_changed(conv.weight);
   const kernels::ConvShape shape = shape_for(conv, input);
   PreparedConvolution* found = nullptr;
   for (PreparedConvolution& entry : entries_)
     if (entry.layout == input.layout && entry.convolution.shape() == shape) found = &entry;
   if (found == nullptr)
     found = &entries_.emplace_back(input.layout, kernels::Convolution(shape, input.layout));
+  notice_changed(conv.weight, found->convolution);
   served_by_ = to_string(found->convolution.method());
   return found->convolution;
 }
 
 // Compares values, because LibTorch's optimizers change weights without changing the tensor's
-// version. Layers with too many weights to compare are prepared in every call.
-void Layer::notice_changed(const torch::Tensor& weight) {
+// version. Where weights are many or soon prepared, they are prepared in every call instead.
+void Layer::notice_changed(const torch::Tensor& weight, kernels::Convolution& convolution) {
+  if (convolution.method() != kernels::Method::winograd) return convolution.weights_changed();
   const auto* begin = weight.data_ptr<float>();
   const auto count = static_cast<size_t>(weight.numel());
   if (weights_.size() == count && std::memcmp(weights_.data(), begin, count * sizeof(float)) == 0)
@@ -170,7 +171,8 @@ ConvolutionGradients convolution_gradients(torch::autograd::AutogradContext& con
   const auto kept_layer =
       c10::static_intrusive_pointer_cast<Kept>(context.saved_data[kConvolution].toCapsule());
   kernels::Convolution& convolution = kept_layer->convolution;
-  kept_layer->layer->notice_changed(weight);  // another forward pass may have used other weights
+  // Another forward pass may have used other weights.
+  kept_layer->layer->notice_changed(weight, convolution);
   const torch::Tensor scratch = scratch_for(convolution);
   ConvolutionGradients of = {.x = {}, .weight = at::empty_like(weight)};
   convolution.weight_gradient(data(x), data(dz), data(of.weight), bytes_of(scratch));

@@ -40,8 +40,8 @@ class Layer {
   /// The convolution for that input.
   kernels::Convolution& prepare(const torch::nn::Conv2dImpl& conv, const Input& input);
 
-  /// Call it before weights are used: discards what was prepared from other weights.
-  void notice_changed(const torch::Tensor& weight);
+  /// Call it before weights are used: discards what `convolution` prepared from other weights.
+  void notice_changed(const torch::Tensor& weight, kernels::Convolution& convolution);
 
   std::string served_by() const { return served_by_; }
 

@@ -65,10 +65,12 @@ class PackedConvolution {
     return packed_scratch_count(shape_) * static_cast<int64_t>(sizeof(float));
   }
   void forward(const float* w, const float* x, float* y, std::byte* scratch) const {
-    packed_convolve(shape_, x, filters(Weights::plain, w).data(), y, floats(scratch));
+    const std::vector<float> of = filters(Weights::plain, w);
+    packed_convolve(shape_, x, of.empty() ? w : of.data(), y, floats(scratch));
   }
   void input_gradient(const float* w, const float* dy, float* dx, std::byte* scratch) const {
-    packed_input_gradient(shape_, dy, filters(Weights::transposed, w).data(), dx, floats(scratch));
+    const std::vector<float> of = filters(Weights::transposed, w);
+    packed_input_gradient(shape_, dy, of.empty() ? w : of.data(), dx, floats(scratch));
   }
   void weight_gradient(const float* x, const float* dy, float* dw, std::byte* scratch) const {
     packed_weight_gradient(shape_, x, dy, dw, floats(scratch));
@@ -77,6 +79,7 @@ class PackedConvolution {
  private:
   static float* floats(std::byte* scratch) { return reinterpret_cast<float*>(scratch); }
   std::vector<float> filters(Weights kind, const float* w) const {
+    if (!packed_holds_filters(shape_, kind)) return {};
     std::vector<float> of(static_cast<size_t>(packed_filter_count(shape_, kind)));
     packed_filters(shape_, kind, w, of.data());
     return of;
@@ -221,8 +224,10 @@ TEST(Convolution, IsServedByARuleOnItsShape) {
   EXPECT_EQ(method_for(shape_of(64, 512, 4, 512), ImageLayout::blocked), Method::winograd);
   EXPECT_EQ(method_for(shape_of(1, 16, 2, 16), ImageLayout::blocked), Method::packed);
   const Method others = has_avx512() ? Method::packed : Method::direct;
-  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 3, 2), ImageLayout::blocked), others);
-  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 1, 1, 0), ImageLayout::blocked), others);
+  EXPECT_EQ(method_for(shape_of(9, 16, 8, 16, 3, 2), ImageLayout::blocked), others);
+  EXPECT_EQ(method_for(shape_of(9, 16, 8, 16, 1, 1, 0), ImageLayout::blocked), others);
+  EXPECT_EQ(method_for(shape_of(1, 16, 8, 16, 3, 2), ImageLayout::blocked), Method::packed);
+  EXPECT_EQ(method_for(shape_of(1, 512, 4, 512), ImageLayout::blocked), Method::packed);
   EXPECT_EQ(method_for(shape_of(1, 3, 8, 16), ImageLayout::plain), Method::direct);
   EXPECT_FALSE(serves(shape_of(1, 12, 8, 16), ImageLayout::blocked));
   EXPECT_FALSE(serves(shape_of(1, 16, 8, 12), ImageLayout::blocked));
@@ -268,8 +273,9 @@ TEST(Products, GiveTheSameBitsWithAndWithoutAvx512) {
     results[wide].resize(2 * kSecond);
     products[wide].resize(kLanes * kPair);
     by.gather({x.data(), kBlocks, kSecond, &kLink, 1, filters.data(), 1, results[wide].data(),
-               kSecond, kRows, Sum::begins});
-    by.outer({x.data(), kLanes, dy.data(), kSecond, &kRun, 1, products[wide].data(), Sum::begins});
+               kSecond, kRows, 1, 0, Sum::begins});
+    by.outer({x.data(), kLanes, dy.data(), kSecond, &kRun, 1, products[wide].data(), 1, 0, 0,
+              Sum::begins});
   }
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(products[0], products[1]);
