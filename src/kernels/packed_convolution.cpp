@@ -16,14 +16,18 @@
 // than 1 x 1, and forward all), so that a model gets the same bits from both.
 #include "kernels/packed_convolution.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "kernels/lanes.h"
 #include "kernels/products.h"
+
+// As omp.h declares them, which not all of Clang's packages have.
+extern "C" {
+int omp_get_max_threads();
+int omp_get_thread_num();
+}
 
 namespace lockstep::kernels {
 namespace {

@@ -269,7 +269,7 @@ TEST(Products, GiveTheSameBitsWithAndWithoutAvx512) {
   constexpr kernels::Run kRun = {0, 0, kRows};
   std::vector<float> results[2], products[2];
   for (const int wide : {0, 1}) {
-    const Products<float>& by = wide == 1 ? avx512::products : avx2::products;
+    const Products<float>& by = wide == 1 ? avx512::kProducts : avx2::kProducts;
     results[wide].resize(2 * kSecond);
     products[wide].resize(kLanes * kPair);
     by.gather({x.data(), kBlocks, kSecond, &kLink, 1, filters.data(), 1, results[wide].data(),
