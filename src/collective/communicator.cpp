@@ -374,7 +374,7 @@ void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo car
   call.number = between_two ? messages_[static_cast<size_t>(other)].number + 1 : ++sequence_;
   if (between_two) messages_[static_cast<size_t>(other)] = call;
   guard(call, cargo, [&] { by_program(call, buffers, one_each_); });
-  if (call.collective == Collective::all_to_all) {
+  if (call.collective == Collective::all_to_all && call.count > 0) {
     const Range own = slice(call.count, world_size(), rank());
     const size_t begin = static_cast<size_t>(own.begin) * bytes_of(call.type);
     std::memcpy(buffers[1].data + begin, buffers[0].data + begin,
