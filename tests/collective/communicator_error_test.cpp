@@ -110,44 +110,54 @@ TEST_P(CommunicatorErrors, RefusePartnersThatAreNoRanks) {
 
 // Every rank gives another root, so that all wait and none sends.
 TEST_P(CommunicatorErrors, NameBothRanksAndRootsWhereRootsDiffer) {
-  using Rooted = std::function<void(Communicator&, Buffer, int)>;
-  const std::pair<std::string, Rooted> all[] = {
+  struct Rooted {
+    std::string name;
+    std::function<void(Communicator&, Buffer, int)> call;
+  };
+  const Rooted all[] = {
       {"broadcast", [](auto& group, Buffer buffer, int root) { group.broadcast(buffer, root); }},
       {"reduce", [](auto& group, Buffer buffer, int root) { group.reduce(buffer, root); }},
       {"gather", [](auto& group, Buffer buffer, int root) { group.gather(buffer, root); }},
       {"scatter", [](auto& group, Buffer buffer, int root) { group.scatter(buffer, root); }}};
   constexpr int kWorld = 3;
-  for (const auto& [name, call] : all) {
-    const bool waits_for_root = name == "broadcast" || name == "scatter";
+  for (const Rooted& rooted : all) {
+    const bool waits_for_root = rooted.name == "broadcast" || rooted.name == "scatter";
     const auto errors = errors_of_group(kWorld, {.timeout_seconds = 60}, [&](Communicator& group) {
       Floats values(1000);
-      call(group, buffer_of(values), waits_for_root ? (group.rank() + 1) % kWorld : group.rank());
+      const int root = waits_for_root ? (group.rank() + 1) % kWorld : group.rank();
+      rooted.call(group, buffer_of(values), root);
     });
     for (const std::string& error : errors) {
       EXPECT_NE(error.find("ranks disagree"), std::string::npos) << error;
-      EXPECT_EQ(count(error, name + " number 1"), 2) << error;
+      EXPECT_EQ(count(error, rooted.name + " number 1"), 2) << error;
       EXPECT_EQ(count(error, "root "), 2) << error;
     }
   }
 }
 
 TEST_P(CommunicatorErrors, NameBothRanksWhereTheyWaitForEachOtherInDifferentCalls) {
-  const std::vector<std::tuple<RankMain, RankMain, std::string, std::string>> pairs = {
+  struct Both {
+    RankMain first;
+    RankMain second;
+    std::string one;
+    std::string other;
+  };
+  const std::vector<Both> pairs = {
       {[](auto& group) { group.broadcast(buffer_of(scratch()), 1); },
        [](auto& group) { group.scatter(buffer_of(scratch()), 0); }, "broadcast", "scatter"},
       {[](auto& group) { group.receive(buffer_of(scratch()), 1); },
        [](auto& group) { group.receive(buffer_of(scratch()), 0); }, "from 1 to 0", "from 0 to 1"},
       {[](auto& group) { group.receive(buffer_of(scratch()), 1); },
        [](auto& group) { group.broadcast(buffer_of(scratch()), 0); }, "send_receive", "broadcast"}};
-  for (const auto& [first, second, one, other] : pairs)
+  for (const Both& both : pairs)
     for (const std::string& error :
          errors_of_group(2, {.timeout_seconds = 60}, [&](Communicator& group) {
            group.barrier();
-           group.rank() == 0 ? first(group) : second(group);
+           group.rank() == 0 ? both.first(group) : both.second(group);
          })) {
       EXPECT_NE(error.find("ranks disagree"), std::string::npos) << error;
-      EXPECT_NE(error.find(one), std::string::npos) << error;
-      EXPECT_NE(error.find(other), std::string::npos) << error;
+      EXPECT_NE(error.find(both.one), std::string::npos) << error;
+      EXPECT_NE(error.find(both.other), std::string::npos) << error;
     }
 }
 
