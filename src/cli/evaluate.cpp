@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/settings.h"
+#include "cli/tell.h"
 #include "job/inference.h"
 #include "observe/progress.h"
 
@@ -41,15 +43,17 @@ job::EvaluateJob job_of(const EvaluateFlags& flags) {
 }
 
 void print(const run::Json& result) {
-  fmt::print("loss      {:.4f}\n", result["loss"].get<double>());
-  for (const auto& [name, value] : observe::describe_figures(result, result["metrics"], "", 2))
-    fmt::print("{:<8}  {}\n", name, value);
   const auto samples = result["samples"].get<int64_t>();
-  const auto seconds = result["seconds"].get<double>();
-  fmt::print("samples   {} of {}, {} samples/s\n", format_count(samples),
-             result["data"].get<std::string>(),
-             format_count(static_cast<int64_t>(static_cast<double>(samples) / seconds)));
-  fmt::print("model     {}\n", result["model"].get<std::string>());
+  const double speed = static_cast<double>(samples) / result["seconds"].get<double>();
+  std::vector<std::pair<std::string, std::string>> lines = {
+      {"loss", fmt::format("{:.4f}", result["loss"].get<double>())}};
+  for (auto& figure : observe::describe_figures(result, result["metrics"], "", 2))
+    lines.push_back(std::move(figure));
+  lines.emplace_back("samples", fmt::format("{} of {}, {} samples/s", format_count(samples),
+                                            result["data"].get<std::string>(),
+                                            format_count(static_cast<int64_t>(speed))));
+  lines.emplace_back("model", result["model"].get<std::string>());
+  print_lines(lines);
 }
 
 class EvaluateCommand final : public Command {

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/units.h"
+#include "cli/tell.h"
 #include "job/training_job.h"
 #include "observe/progress.h"
 
@@ -51,13 +51,6 @@ std::vector<SummaryLine> summary(const Json& end) {
   return lines;
 }
 
-void print_summary(const Json& end) {
-  const std::vector<SummaryLine> lines = summary(end);
-  size_t width = 0;
-  for (const auto& [name, value] : lines) width = std::max(width, name.size());
-  for (const auto& [name, value] : lines) fmt::print("{:<{}}  {}\n", name, width, value);
-}
-
 }  // namespace
 
 void show_result(const run::Outcome& outcome, ResultFormat format,
@@ -66,7 +59,7 @@ void show_result(const run::Outcome& outcome, ResultFormat format,
   if (format == ResultFormat::json)
     fmt::print("{}\n", outcome.event.dump());
   else if (ended)
-    print_summary(outcome.event);
+    print_lines(summary(outcome.event));
   if (!ended) job::tell_how_to_resume(outcome.event["out"].get<std::string>(), plugins);
 }
 

@@ -45,8 +45,8 @@ TEST_F(Inference, EvaluatesAsTheEndOfTheRunDid) {
     EXPECT_EQ(result["samples"], 6);
   }
   const CommandResult table = lockstep_command({"evaluate", run(), "--split", "train"});
-  EXPECT_NE(table.out.find("accuracy  "), std::string::npos) << table.out;
-  EXPECT_NE(table.out.find("samples   54 of npy:"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("\naccuracy "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find(" 54 of npy:"), std::string::npos) << table.out;
 }
 
 TEST_F(Inference, PredictsTheProbabilitiesOfClasses) {
