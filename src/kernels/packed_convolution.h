@@ -18,8 +18,10 @@ int64_t packed_filter_count(const ConvShape& shape, Weights kind);
 template <typename T>
 void packed_filters(const ConvShape& shape, Weights kind, const T* weights, T* filters);
 
-/// The size of the scratch memory that the functions below need, in numbers.
+/// The size of the scratch memory that the functions below need, in numbers; the second of
+/// packed_weight_gradient alone.
 int64_t packed_scratch_count(const ConvShape& shape);
+int64_t packed_weight_gradient_scratch_count(const ConvShape& shape);
 
 /// y = x convolved; with filters of Weights::plain.
 template <typename T>
