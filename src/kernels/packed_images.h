@@ -44,10 +44,6 @@ ConvShape simplified(const ConvShape& s) {
   return simple;
 }
 
-bool smaller_than_filters(const ConvShape& s) {
-  return std::min(s.in_height, s.in_width) < s.kernel;
-}
-
 // How an image is packed: column c of phase p is the image's column c * phases + p - left.
 struct Packing {
   Images of;

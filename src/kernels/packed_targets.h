@@ -31,7 +31,7 @@ struct Targets {
 
 Targets forward_targets(const ConvShape& s, const Packing& p) {
   Targets of;
-  const bool by_pixel = smaller_than_filters(s);
+  const bool by_pixel = s.is_smaller_than_filters();
   const int64_t columns = by_pixel ? 1 : s.out_width();
   for (int64_t row = 0; row < s.out_height(); ++row)
     for (int64_t column = 0; column < s.out_width(); column += columns) {
@@ -51,7 +51,7 @@ Targets forward_targets(const ConvShape& s, const Packing& p) {
 
 Targets backward_targets(const ConvShape& s, const Packing& p) {
   Targets of;
-  const bool by_pixel = smaller_than_filters(s);
+  const bool by_pixel = s.is_smaller_than_filters();
   for (int64_t row = 0; row < s.in_height; ++row)
     for (int64_t first = 0; first < (by_pixel ? s.in_width : std::min(s.stride, s.in_width));
          ++first) {

@@ -2,13 +2,12 @@
 // tap a product of matrices, in channels x pixels times pixels x out channels. It is summed over
 // *runs*, pixels that lie together in x and in dy: rows of an image, or all samples of a pixel
 // where rows are short. Sums run over samples, rows and columns; or over pixels and samples.
-#include <omp.h>
-
 #include <vector>
 
 #include "kernels/packed_convolution.h"
 #include "kernels/packed_filters.h"
 #include "kernels/packed_images.h"
+#include "kernels/threads.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -17,7 +16,7 @@ constexpr int64_t kRowsOfChunk = 256;  // pixels that are summed at a time
 
 // Then more samples than pixels of a row can be multiplied at a time.
 bool has_short_rows(const ConvShape& s) {
-  return smaller_than_filters(s) || (s.out_width() < kLanes && s.samples >= s.out_width());
+  return s.is_smaller_than_filters() || (s.out_width() < kLanes && s.samples >= s.out_width());
 }
 
 // The sums of a convolution's weights' gradient: for each tap, the same number of runs for each
