@@ -31,7 +31,7 @@ void for_transpositions(const ConvShape& s, Weights kind, int64_t first, Visit v
           (in / kLanes * taps * kLanes + in % kLanes) * kPair);
 }
 
-int64_t outs_of(const ConvShape& s, Weights kind) {
+inline int64_t outs_of(const ConvShape& s, Weights kind) {
   return kind == Weights::plain ? s.out_channels : s.in_channels;
 }
 
@@ -63,12 +63,12 @@ void unpack_filters(const ConvShape& s, int64_t first, const T* filters, T* weig
 }
 
 // Of one pair, in numbers.
-int64_t pair_filters(const ConvShape& s, Weights kind) {
+inline int64_t pair_filters(const ConvShape& s, Weights kind) {
   return (kind == Weights::plain ? s.in_channels : s.out_channels) * s.kernel * s.kernel * kPair;
 }
 
 // The filters of some pairs for each thread.
-int64_t thread_filters(const ConvShape& s, Weights kind) {
+inline int64_t thread_filters(const ConvShape& s, Weights kind) {
   return kPairsOfPart * pair_filters(s, kind);
 }
 

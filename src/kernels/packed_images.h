@@ -33,10 +33,10 @@ Images results_of(const ConvShape& s) {
 }
 
 // Filters of 1 x 1 skip pixels if their stride is larger; others might as well lie in one row.
-bool skips_pixels(const ConvShape& s) {
+inline bool skips_pixels(const ConvShape& s) {
   return s.kernel == 1 && s.padding == 0 && s.stride > 1;
 }
-ConvShape simplified(const ConvShape& s) {
+inline ConvShape simplified(const ConvShape& s) {
   if (s.kernel != 1 || s.padding != 0) return s;
   ConvShape simple = s;
   simple.in_width = s.out_height() * s.out_width();
@@ -66,7 +66,7 @@ struct Packing {
   }
 };
 
-int64_t group_of(const ConvShape& s, const Images& targets) {
+inline int64_t group_of(const ConvShape& s, const Images& targets) {
   if (s.kernel == 1 && targets.width >= 2 * kRowsOfTarget) return 1;  // then nothing need be packed
   const int64_t enough =
       std::max(divide_up(kRowsOfGroup, targets.pixels()), divide_up(kRowsOfTarget, targets.width));
@@ -170,7 +170,7 @@ void spread_pixels(const ConvShape& s, const T* small, T* x) {
     }
 }
 
-int64_t taken_count(const ConvShape& s) {
+inline int64_t taken_count(const ConvShape& s) {
   return skips_pixels(s) ? s.samples * s.in_channels * s.out_height() * s.out_width() : 0;
 }
 

@@ -29,7 +29,7 @@ struct Targets {
   }
 };
 
-Targets forward_targets(const ConvShape& s, const Packing& p) {
+inline Targets forward_targets(const ConvShape& s, const Packing& p) {
   Targets of;
   const bool by_pixel = s.is_smaller_than_filters();
   const int64_t columns = by_pixel ? 1 : s.out_width();
@@ -49,7 +49,7 @@ Targets forward_targets(const ConvShape& s, const Packing& p) {
   return of;
 }
 
-Targets backward_targets(const ConvShape& s, const Packing& p) {
+inline Targets backward_targets(const ConvShape& s, const Packing& p) {
   Targets of;
   const bool by_pixel = s.is_smaller_than_filters();
   for (int64_t row = 0; row < s.in_height; ++row)
