@@ -1,5 +1,6 @@
 """The same networks in Python, written from the papers, not from the C++ code."""
 
+import functools
 import math
 
 from torch import nn
@@ -44,14 +45,17 @@ class Block(nn.Module):
         return F.relu(self.bn2(self.conv2(y)) + self.downsample(x))
 
 
-class ResNet20(nn.Module):
-    def __init__(self, shape=(3, 32, 32), classes=10):
+class SmallResNet(nn.Module):
+    """resnet20, 32, 44, 56 and 110."""
+
+    def __init__(self, layers, shape=(3, 32, 32), classes=10):
         super().__init__()
+        more = (layers - 2) // 6 - 1
         self.conv1 = nn.Conv2d(shape[0], 16, 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
-        self.layer1 = nn.Sequential(*[Block(16, 16, 1) for _ in range(3)])
-        self.layer2 = nn.Sequential(Block(16, 32, 2), Block(32, 32, 1), Block(32, 32, 1))
-        self.layer3 = nn.Sequential(Block(32, 64, 2), Block(64, 64, 1), Block(64, 64, 1))
+        self.layer1 = nn.Sequential(Block(16, 16, 1), *[Block(16, 16, 1) for _ in range(more)])
+        self.layer2 = nn.Sequential(Block(16, 32, 2), *[Block(32, 32, 1) for _ in range(more)])
+        self.layer3 = nn.Sequential(Block(32, 64, 2), *[Block(64, 64, 1) for _ in range(more)])
         self.fc = nn.Linear(64, classes)
 
     def forward(self, x):
@@ -109,15 +113,16 @@ class Dense(nn.Module):
         return x
 
 
-def network(name, shape=None, outputs=10):
+def network(name, shape=None, outputs=10, width=32):
     """The network `name` for samples of this shape. Without a shape: that of MNIST or CIFAR-10."""
-    images = {"convnet": ConvNet, "resnet20": ResNet20, "resnet18": ResNet18}
+    images = {"convnet": ConvNet, "resnet18": ResNet18}
+    images |= {f"resnet{layers}": functools.partial(SmallResNet, layers) for layers in (20, 32, 44, 56, 110)}
     if name in images:
         return images[name](shape, outputs) if shape else images[name]()
     if name == "convnet1d":
-        return ConvNetNd(nn.Conv1d, F.max_pool1d, shape[1], outputs)
+        return ConvNetNd(nn.Conv1d, F.max_pool1d, shape[1], outputs, width)
     if name == "convnet3d":
-        return ConvNetNd(nn.Conv3d, F.max_pool3d, shape[1], outputs)
+        return ConvNetNd(nn.Conv3d, F.max_pool3d, shape[1], outputs, width)
     size = math.prod(shape)
     return Dense({"logistic": [size, outputs], "mlp": [size, 512, 512, outputs]}[name])
 
@@ -126,4 +131,5 @@ def network_of(about):
     """The network of a model.safetensors, given what load() says about it."""
     target = about["targets"][0]
     outputs = len(target["categories"]) or math.prod(target["shape"])
-    return network(about["name"], about["inputs"][0]["shape"], outputs)
+    options = {key: int(value) for key, value in about["options"].items() if key == "width"}
+    return network(about["name"], about["inputs"][0]["shape"], outputs, **options)

@@ -121,10 +121,13 @@ class Dataset {
   virtual std::string digest() const;
 };
 
-/// The training split and the test split.
+/// The splits of a data set.
 struct Splits {
   std::shared_ptr<const Dataset> train;  ///< never nullptr
   std::shared_ptr<const Dataset> test;   ///< nullptr: a part of `train` is held out
+  /// Evaluated after every epoch, instead of `test`. nullptr: a part of `train` is held out if the
+  /// recipe has data.validation_fraction.
+  std::shared_ptr<const Dataset> validation = nullptr;
   /// Of what is valid but probably not meant, such as a class without samples. Printed when
   /// training starts.
   std::vector<std::string> warnings = {};

@@ -43,11 +43,17 @@ struct Metric {
     always,      ///< in training and evaluation
     evaluation,  ///< only in evaluation
   };
+  /// Which of two values is better, if a recipe has this metric as train.best_by.
+  enum class Better {
+    higher,  ///< as of an accuracy
+    lower,   ///< as of an error
+  };
 
   std::string name;                 ///< in events: "accuracy", "train_accuracy", "test_accuracy"
   Combine combine = Combine::mean;  ///< of batches
   Print print = Print::number;      ///< in the progress line
   When when = When::always;         ///< phases in which it is measured
+  Better better = Better::higher;   ///< which values are wanted
   /// {}: a single number. {10, 10}: a table. Values and weights of a table must be integers
   /// (counts); tables are only for evaluation, and cannot be combined by max.
   Shape shape = {};
@@ -96,6 +102,10 @@ class Objective {
   /// The loss of a batch, given the model's outputs. The weight must be at least 0. Training stops
   /// with an error if the sum is not finite.
   virtual Loss loss(const Tensors& outputs, const Batch& batch) = 0;
+
+  /// Whether a target that is a class label may also be the probabilities of all classes, f32 of
+  /// shape {samples, classes}. The recipe's data.mixup needs this.
+  virtual bool takes_probabilities() const { return false; }
 
   /// The metrics. Must be the same at every call and on every worker.
   virtual std::vector<Metric> metrics() const { return {}; }

@@ -116,9 +116,12 @@ int check_dataset(const std::string& name, const std::vector<std::string>& setti
   const Fields& fields = splits.train->fields();
   std::vector<std::string> parts;
   for (size_t i = 0; i < fields.count(); ++i) parts.push_back(describe(fields[i]));
-  fmt::print("{}: {} + {} samples ({}); all are valid\n", name, format_count(splits.train->size()),
-             format_count(splits.test->size()), fmt::join(parts, "; "));
+  fmt::print("{}: {} + {}{} samples ({}); all are valid\n", name,
+             format_count(splits.train->size()), format_count(splits.test->size()),
+             splits.validation ? " + " + format_count(splits.validation->size()) : "",
+             fmt::join(parts, "; "));
   print_empty_classes(*splits.train, "train");
+  if (splits.validation) print_empty_classes(*splits.validation, "validation");
   print_empty_classes(*splits.test, "test");
   return 0;
 }

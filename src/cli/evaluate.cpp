@@ -25,9 +25,12 @@ struct EvaluateFlags {
 
 job::EvaluateJob job_of(const EvaluateFlags& flags) {
   job::EvaluateJob job{.model = flags.model, .plugins = flags.plugins};
-  if (flags.split != "test" && flags.split != "train")
-    throw BadInput("--split {}: expected test or train", flags.split);
-  if (flags.split == "train") job.split = job::EvaluateJob::Split::train;
+  if (flags.split == "train")
+    job.split = job::EvaluateJob::Split::train;
+  else if (flags.split == "validation")
+    job.split = job::EvaluateJob::Split::validation;
+  else if (flags.split != "test")
+    throw BadInput("--split {}: expected test, validation or train", flags.split);
   if (flags.data.empty()) {
     if (!flags.settings.empty())
       throw BadInput(
@@ -68,7 +71,9 @@ class EvaluateCommand final : public Command {
         .add_option("--data", flags_.data,
                     "a data set of `lockstep list datasets` (default: the model's own)")
         ->type_name("NAME");
-    app().add_option("--split", flags_.split, "test (default) or train")->type_name("SPLIT");
+    app()
+        .add_option("--split", flags_.split, "test (default), validation or train")
+        ->type_name("SPLIT");
     app()
         .add_option("--set", flags_.settings,
                     "set a [data] key for --data, such as data.options.image_size=32")

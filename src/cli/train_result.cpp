@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,14 +34,30 @@ std::string shares(const Json& end) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// "7 of 10 (validation loss 0.3120)"; empty if it is the last one.
+std::string describe_best(const Json& end) {
+  const Json best = end.value("best", Json());
+  if (best.is_null() || best["step"] == end["steps"]) return {};
+  std::string figure = best["figure"];
+  std::replace(figure.begin(), figure.end(), '_', ' ');
+  return fmt::format("{:g} of {:g} ({} {:.4g}){}", best["epoch"].get<double>(),
+                     end["epochs"].get<double>(), figure, best["value"].get<double>(),
+                     end.value("ended_early", false) ? "; ended early: train.patience" : "");
+}
+
 using SummaryLine = std::pair<std::string, std::string>;
 
 std::vector<SummaryLine> summary(const Json& end) {
-  std::vector<SummaryLine> lines = {
-      {"test loss", fmt::format("{:.4f}", end["test_loss"].get<double>())}};
-  for (auto& figure :
-       observe::describe_figures(end, end.value("metrics", Json::object()), "test", 2))
-    lines.emplace_back(std::move(figure));
+  std::vector<SummaryLine> lines;
+  for (const std::string split : {"validation", "test"}) {
+    if (!end.contains(split + "_loss")) continue;
+    lines.emplace_back(split + " loss", fmt::format("{:.4f}", end[split + "_loss"].get<double>()));
+    for (auto& figure :
+         observe::describe_figures(end, end.value("metrics", Json::object()), split, 2))
+      lines.emplace_back(std::move(figure));
+  }
+  if (const std::string best = describe_best(end); !best.empty())
+    lines.emplace_back("best epoch", best);
   lines.emplace_back(
       "speed", fmt::format("{} samples/s", format_count(end["samples_per_second"].get<int64_t>())));
   lines.emplace_back("time", fmt::format("{}: {}", format_duration(end["seconds"]), shares(end)));

@@ -40,15 +40,15 @@ std::string describe(const Field& field) {
 }
 
 // Both splits must have the same fields, since one model reads both.
-void require_alike(const Fields& train, const Fields& test) {
-  if (train == test) return;
-  if (train.inputs.size() != test.inputs.size() || train.targets.size() != test.targets.size())
+void require_alike(const Fields& train, const Fields& other, const char* name) {
+  if (train == other) return;
+  if (train.inputs.size() != other.inputs.size() || train.targets.size() != other.targets.size())
     throw BadInput("data: the splits have different numbers of inputs or targets");
   for (size_t i = 0; i < train.count(); ++i)
-    if (train[i] != test[i])
-      throw BadInput("data: the training split has {}, the test split {}: expected the same{}",
-                     describe(train[i]), describe(test[i]),
-                     train[i].shape == test[i].shape && train[i].type == test[i].type
+    if (train[i] != other[i])
+      throw BadInput("data: the training split has {}, the {} split {}: expected the same{}",
+                     describe(train[i]), name, describe(other[i]),
+                     train[i].shape == other[i].shape && train[i].type == other[i].type
                          ? " names and categories"
                          : "");
 }
@@ -71,9 +71,11 @@ Splits load_dataset(const std::string& name, const Options& options) {
   if (!splits.train) throw BadInput("data '{}': its maker returned no training split", name);
   given.options.refuse_unknown(fmt::format("data set '{}'", row.name));
   check_dataset(*splits.train, "training");
-  if (splits.test) {
-    check_dataset(*splits.test, "test");
-    require_alike(splits.train->fields(), splits.test->fields());
+  for (const auto& [split, kind] :
+       {std::pair(splits.test, "test"), std::pair(splits.validation, "validation")}) {
+    if (!split) continue;
+    check_dataset(*split, kind);
+    require_alike(splits.train->fields(), split->fields(), kind);
   }
   return splits;
 }

@@ -93,7 +93,8 @@ Splits check(const DataOptions& options) {
   if (std::find(named.begin(), named.end(), options.name) != named.end())
     check_digests(catalog_entry(options.name));
   Splits splits = load_splits(options);
-  for (const Dataset* split : {splits.train.get(), splits.test.get()}) {
+  for (const Dataset* split : {splits.train.get(), splits.validation.get(), splits.test.get()}) {
+    if (split == nullptr) continue;
     const SampleRoom room(split->fields());
     for (int64_t i = 0; i < split->size(); ++i) write_sample(*split, i, 0, room.memory());
   }

@@ -121,10 +121,10 @@ class FolderDataset final : public Dataset {
   const Fields fields_;
 };
 
-// The test split may lack a class, but must not have additional ones.
-void use_classes_of(const Listing& train, Listing& test, const fs::path& folder) {
-  for (auto& one : test.images) {
-    const std::string& name = test.class_names[static_cast<size_t>(one.label)];
+// Another split may lack a class, but must not have additional ones.
+void use_classes_of(const Listing& train, Listing& other, const fs::path& folder) {
+  for (auto& one : other.images) {
+    const std::string& name = other.class_names[static_cast<size_t>(one.label)];
     const auto found = std::find(train.class_names.begin(), train.class_names.end(), name);
     if (found == train.class_names.end())
       throw BadInput(
@@ -132,7 +132,7 @@ void use_classes_of(const Listing& train, Listing& test, const fs::path& folder)
           folder.string(), name);
     one.label = found - train.class_names.begin();
   }
-  test.class_names = train.class_names;
+  other.class_names = train.class_names;
 }
 
 int64_t image_size_from(const Options& options) {
@@ -146,12 +146,16 @@ int64_t image_size_from(const Options& options) {
 Splits load_folder(const DatasetOptions& options) {
   const fs::path folder = folder_argument(options, "folder");
   const int64_t side = image_size_from(options.options);
-  const fs::path held = fs::is_directory(folder / "test") ? folder / "test" : folder / "val";
-  const bool has_train = fs::is_directory(folder / "train");
-  std::vector<Listing> listings = {list_images(has_train ? folder / "train" : folder)};
-  if (has_train && fs::is_directory(held)) {
-    listings.push_back(list_images(held));
-    use_classes_of(listings[0], listings[1], held);
+  std::vector<fs::path> folders = {folder};
+  if (fs::is_directory(folder / "train")) {
+    folders[0] = folder / "train";
+    for (const char* other : {"test", "val"})
+      if (fs::is_directory(folder / other)) folders.push_back(folder / other);
+  }
+  std::vector<Listing> listings;
+  for (const fs::path& split : folders) {
+    listings.push_back(list_images(split));
+    use_classes_of(listings.front(), listings.back(), split);
   }
   const LabelledImage first = listings[0].images.front();
   bool grey = true;
@@ -171,12 +175,13 @@ Splits load_folder(const DatasetOptions& options) {
                     listings[0].class_names[0]));
   splits.train = make(listings[0]);
   if (listings.size() > 1) splits.test = make(listings[1]);
+  if (listings.size() > 2) splits.validation = make(listings[2]);
   return splits;
 }
 
 const bool folder_added = datasets().add(
     {"folder",
-     "your own images: DIR/CLASS/*.png|jpg, or DIR/train and DIR/test; option: image_size", "DIR",
+     "your own images: DIR/CLASS/*.png|jpg, or DIR/train, test and val; option: image_size", "DIR",
      load_folder});
 
 }  // namespace

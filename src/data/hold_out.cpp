@@ -15,8 +15,7 @@ namespace {
 
 // True for each of `count` samples to hold out. Selection sampling: a sample is chosen with
 // probability (samples still to choose) / (samples left).
-std::vector<bool> choose(int64_t size, int64_t count, uint64_t seed) {
-  RandomStream stream(Purpose::hold_out, seed);
+std::vector<bool> choose(int64_t size, int64_t count, RandomStream stream) {
   std::vector<bool> chosen(static_cast<size_t>(size));
   for (int64_t i = 0; i < size; ++i) {
     const auto left = static_cast<uint64_t>(size - i);
@@ -58,18 +57,40 @@ std::shared_ptr<const Dataset> part(const std::shared_ptr<const Dataset>& all,
   return std::make_shared<Subset>(all, std::move(samples));
 }
 
-}  // namespace
+struct Part {
+  const char* name;
+  double fraction;
+  RandomStream stream;
+};
 
-Splits hold_out(const std::shared_ptr<const Dataset>& all, double fraction, uint64_t seed) {
-  if (!(fraction > 0 && fraction < 1))
-    throw BadInput("data.test_fraction {}: expected more than 0 and less than 1", fraction);
+// Moves samples from `all` to the part.
+std::shared_ptr<const Dataset> take_part(std::shared_ptr<const Dataset>& all, const Part& taken) {
+  if (!(taken.fraction > 0 && taken.fraction < 1))
+    throw BadInput("data.{}_fraction {}: expected more than 0 and less than 1", taken.name,
+                   taken.fraction);
   const int64_t size = all->size();
   if (size < 2)
-    throw BadInput("data: {} sample(s) and no test split: at least 2 are needed to hold one out",
-                   size);
-  const auto wanted = std::llround(fraction * static_cast<double>(size));
-  const std::vector<bool> chosen = choose(size, std::clamp<int64_t>(wanted, 1, size - 1), seed);
-  return {part(all, chosen, false), part(all, chosen, true)};
+    throw BadInput("data: {} sample(s) and no {} split: at least 2 are needed to hold one out",
+                   size, taken.name);
+  const auto wanted = std::llround(taken.fraction * static_cast<double>(size));
+  const std::vector<bool> chosen =
+      choose(size, std::clamp<int64_t>(wanted, 1, size - 1), taken.stream);
+  auto held_out = part(all, chosen, true);
+  all = part(all, chosen, false);
+  return held_out;
+}
+
+}  // namespace
+
+Splits hold_out(Splits splits, const HoldOut& options) {
+  const auto seed = static_cast<uint64_t>(options.seed);
+  if (!splits.test)
+    splits.test = take_part(splits.train,
+                            {"test", options.test_fraction, RandomStream(Purpose::hold_out, seed)});
+  if (!splits.validation && options.validation_fraction != 0)
+    splits.validation = take_part(splits.train, {"validation", options.validation_fraction,
+                                                 RandomStream(Purpose::validation, seed)});
+  return splits;
 }
 
 }  // namespace lockstep::data

@@ -7,8 +7,19 @@
 
 namespace lockstep::data {
 
-/// Divides a data set: `fraction` of the samples (at least one, never all), chosen by `seed`,
-/// become the test split. Both splits keep the order of `all`. Throws BadInput.
-Splits hold_out(const std::shared_ptr<const Dataset>& all, double fraction, uint64_t seed);
+/// How a data set is divided that lacks splits: the recipe's keys of these names in [data].
+struct HoldOut {
+  /// The fraction of samples that is held out as test split.
+  double test_fraction = 0.1;
+  /// The fraction of the other samples that is held out as validation split; 0: there is none.
+  double validation_fraction = 0;
+  /// The seed that selects the held-out samples.
+  int64_t seed = 1;
+};
+
+/// Adds the splits that are missing: a fraction of the training samples (at least one, never all)
+/// becomes the test split, and of the rest the validation split. All splits keep the order of the
+/// samples. Throws BadInput.
+Splits hold_out(Splits splits, const HoldOut& options);
 
 }  // namespace lockstep::data

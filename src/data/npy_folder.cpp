@@ -1,4 +1,5 @@
-// The data set npy:DIR: x.npy and y.npy, and x_test.npy and y_test.npy if they exist. Options:
+// The data set npy:DIR: x.npy and y.npy and, if they exist, x_test.npy and y_test.npy, x_val.npy
+// and y_val.npy. Options:
 //   layout    channels_first, or channels_last for images (N, H, W, C) and videos (N, T, H, W, C)
 //   targets   what y.npy contains: classes, or numbers; auto (default): classes if it has one whole
 //             number per sample, else numbers
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -47,7 +49,7 @@ NpyPair read_pair(const fs::path& x_path, const fs::path& y_path, ChannelOrder l
   return pair;
 }
 
-// Classes are numbered over both splits, since each may lack classes of the other.
+// Classes are numbered over all splits, since each may lack classes of another.
 std::vector<std::string> numbered_classes(int64_t count) {
   std::vector<std::string> names;
   for (int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
@@ -82,24 +84,27 @@ class NpyDataset final : public Dataset {
   std::vector<int64_t> labels_;  ///< empty where targets are numbers
 };
 
-void require_alike(const fs::path& folder, const NpyArray& train, const NpyArray& test) {
-  if (train.shape() != test.shape())
-    throw BadInput("{}: samples of x.npy are {}, of x_test.npy {}: expected the same shape",
-                   folder.string(), to_string(train.shape()), to_string(test.shape()));
+// `name` is the other split's: "test".
+void require_alike(const fs::path& folder, const NpyArray& train, const NpyArray& other,
+                   const std::string& name) {
+  if (train.shape() != other.shape())
+    throw BadInput("{}: samples of x.npy are {}, of x_{}.npy {}: expected the same shape",
+                   folder.string(), to_string(train.shape()), name, to_string(other.shape()));
   // Bytes are scaled to 0..1 and floats are not, so that the splits would differ by a factor of
   // 255.
-  if (train.has_bytes() != test.has_bytes())
+  if (train.has_bytes() != other.has_bytes())
     throw BadInput(
-        "{}: only one of x.npy and x_test.npy is uint8: expected the same "
+        "{}: only one of x.npy and x_{}.npy is uint8: expected the same "
         "dtype; save both as uint8 or both as float32",
-        folder.string());
+        folder.string(), name);
 }
 
-// How many training and test samples have each label.
+// How many samples of each split have each label.
 class LabelCounts {
  public:
-  /// The labels of the training split and, if there is one, the test split; nothing for numbers.
-  explicit LabelCounts(const std::vector<std::vector<int64_t>>& labels_by_split) {
+  /// The labels of the training split, the test split and the validation split; all are empty for
+  /// numbers.
+  explicit LabelCounts(const std::array<std::vector<int64_t>, 3>& labels_by_split) {
     for (size_t split = 0; split < labels_by_split.size(); ++split)
       for (const int64_t label : labels_by_split[split]) {
         if (label >= classes()) by_label_.resize(static_cast<size_t>(label) + 1);
@@ -111,10 +116,14 @@ class LabelCounts {
 
   /// What makes training useless, though nothing is invalid.
   std::vector<std::string> warnings(const fs::path& folder) const {
-    std::vector<int64_t> trained, never, only_tested;
+    std::vector<int64_t> trained, never, only_tested, only_validated;
     for (int64_t label = 0; label < classes(); ++label) {
-      const auto& [in_train, in_test] = by_label_[static_cast<size_t>(label)];
-      (in_train > 0 ? trained : in_test > 0 ? only_tested : never).push_back(label);
+      const auto& [in_train, in_test, in_validation] = by_label_[static_cast<size_t>(label)];
+      (in_train > 0        ? trained
+       : in_test > 0       ? only_tested
+       : in_validation > 0 ? only_validated
+                           : never)
+          .push_back(label);
     }
     std::vector<std::string> found;
     const auto add = [&](const std::vector<int64_t>& labels, const char* what) {
@@ -125,6 +134,7 @@ class LabelCounts {
       add(trained, "is the only one in y.npy: there is nothing to tell apart");
     add(never, "has no sample: labels should be numbered from 0 without gaps");
     add(only_tested, "is in y_test.npy but not in y.npy, so that the model never sees it");
+    add(only_validated, "is in y_val.npy but not in y.npy, so that the model never sees it");
     return found;
   }
 
@@ -140,41 +150,44 @@ class LabelCounts {
                        what);
   }
 
-  std::vector<std::array<int64_t, 2>> by_label_;  ///< training, test
+  std::vector<std::array<int64_t, 3>> by_label_;  ///< training, test, validation
 };
 
-// Whether there is a test split.
-bool has_test(const fs::path& folder) {
-  const bool has_x = fs::exists(folder / "x_test.npy");
-  const bool has_y = fs::exists(folder / "y_test.npy");
-  if (has_x != has_y)
+// The split "test" or "val", which must be like the training split; nothing if it does not exist.
+std::optional<NpyPair> read_other(const fs::path& folder, const std::string& name,
+                                  ChannelOrder layout, const NpyPair& train) {
+  const fs::path x = folder / fmt::format("x_{}.npy", name);
+  const fs::path y = folder / fmt::format("y_{}.npy", name);
+  if (fs::exists(x) != fs::exists(y))
     throw BadInput("{}: has {} but not {}; add it, or remove the other to hold out a part of x.npy",
-                   folder.string(), has_x ? "x_test.npy" : "y_test.npy",
-                   has_x ? "y_test.npy" : "x_test.npy");
-  return has_x;
+                   folder.string(), (fs::exists(x) ? x : y).filename().string(),
+                   (fs::exists(x) ? y : x).filename().string());
+  if (!fs::exists(x)) return std::nullopt;
+  NpyPair pair = read_pair(x, y, layout);
+  require_alike(folder, train.x->array(), pair.x->array(), name);
+  return pair;
 }
 
 Splits load_npy(const DatasetOptions& options) {
   const fs::path folder = folder_argument(options, "npy");
   const ChannelOrder layout = layout_from(options.options);
-  std::vector<NpyPair> pairs = {read_pair(folder / "x.npy", folder / "y.npy", layout)};
-  const Targets targets = targets_from(options.options, *pairs[0].y);
-  if (has_test(folder)) {
-    pairs.push_back(read_pair(folder / "x_test.npy", folder / "y_test.npy", layout));
-    require_alike(folder, pairs[0].x->array(), pairs[1].x->array());
-  }
-  std::vector<std::vector<int64_t>> labels;
-  if (targets == Targets::classes)
-    for (const NpyPair& pair : pairs) labels.push_back(pair.y->labels());
+  const NpyPair train = read_pair(folder / "x.npy", folder / "y.npy", layout);
+  const Targets targets = targets_from(options.options, *train.y);
+  const std::array<std::optional<NpyPair>, 3> pairs = {
+      train, read_other(folder, "test", layout, train), read_other(folder, "val", layout, train)};
+  std::array<std::vector<int64_t>, 3> labels;
+  for (size_t i = 0; i < pairs.size(); ++i)
+    if (targets == Targets::classes && pairs[i]) labels[i] = pairs[i]->y->labels();
   const LabelCounts counts(labels);
-  const auto make = [&](const NpyPair& pair) {
-    return std::make_shared<NpyDataset>(pair, targets, numbered_classes(counts.classes()));
+  const auto make = [&](const std::optional<NpyPair>& pair) {
+    return pair ? std::make_shared<NpyDataset>(*pair, targets, numbered_classes(counts.classes()))
+                : nullptr;
   };
-  return {make(pairs[0]), pairs.size() > 1 ? make(pairs[1]) : nullptr, counts.warnings(folder)};
+  return {make(pairs[0]), make(pairs[1]), make(pairs[2]), counts.warnings(folder)};
 }
 
 const bool npy_added = datasets().add(
-    {"npy", "your own arrays: x.npy and y.npy (x_test.npy, y_test.npy); options: layout, targets",
+    {"npy", "your own arrays: x.npy, y.npy (x_test.npy, x_val.npy, ...); options: layout, targets",
      "DIR", load_npy});
 
 }  // namespace

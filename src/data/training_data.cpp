@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "data/datasets.h"
-#include "data/hold_out.h"
 #include "data/loader.h"
+#include "data/mixup.h"
 
 namespace lockstep::data {
 namespace {
@@ -16,18 +16,14 @@ std::string digest_of(const Splits& splits) {
   Digest digest(Digest::Kind::sha256);
   digest.add(splits.train->digest());
   digest.add(splits.test->digest());
+  if (splits.validation) digest.add(splits.validation->digest());
   return digest.hex();
 }
 
 }  // namespace
 
 Splits load_splits(const DataOptions& options) {
-  Splits splits = load_dataset(options.name, options.options);
-  if (splits.test) return splits;
-  Splits divided =
-      hold_out(splits.train, options.test_fraction, static_cast<uint64_t>(options.hold_out_seed));
-  divided.warnings = std::move(splits.warnings);
-  return divided;
+  return hold_out(load_dataset(options.name, options.options), options.hold_out);
 }
 
 std::shared_ptr<const TrainingData> load_training_data(const DataOptions& options, int64_t batch,
@@ -40,8 +36,12 @@ std::shared_ptr<const TrainingData> load_training_data(const DataOptions& option
   auto data = std::make_shared<TrainingData>();
   if (options.normalize) data->normalization = measure_normalization(*splits.train);
   data->normalization.resize(splits.train->fields().inputs.size());
-  data->splits = {normalized(augmented(splits.train, options.augment, seed), data->normalization),
-                  normalized(splits.test, data->normalization), splits.warnings};
+  const auto as_read = [&](const std::shared_ptr<const Dataset>& split) {
+    return split ? normalized(split, data->normalization) : nullptr;
+  };
+  data->splits = {
+      mixed_up(as_read(augmented(splits.train, options.augment, seed)), options.mixup, seed),
+      as_read(splits.test), as_read(splits.validation), splits.warnings};
   data->fields = splits.train->fields();
   data->digest = digest.get();
   data->load_seconds = stopwatch.seconds();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/augment.h"
+#include "data/hold_out.h"
 #include "data/normalization.h"
 #include "lockstep/dataset.h"
 
@@ -15,11 +16,10 @@ namespace lockstep::data {
 struct DataOptions {
   /// A name of datasets(), with its argument if it takes one: "npy:DIR".
   std::string name = "fashion-mnist";
-  /// The fraction of samples that is held out as test split if the data set has none.
-  double test_fraction = 0.1;
-  /// The seed that selects the held-out samples.
-  int64_t hold_out_seed = 1;
+  HoldOut hold_out = {};
   Augment augment = {};
+  /// Mix every training sample with another one; see data/mixup.h. 0: do not.
+  double mixup = 0;
   bool normalize = true;
   /// Options of the data set: the recipe's [data.options].
   Options options = {};
@@ -27,18 +27,18 @@ struct DataOptions {
 
 /// A data set, ready to train on.
 struct TrainingData {
-  /// As a model reads them: both splits are normalized, and the training split is augmented.
+  /// As a model reads them: all are normalized, and the training split is augmented and mixed.
   Splits splits;
   Fields fields;  ///< before normalization
-  /// sha256 over the digests of both splits, before augmentation and normalization.
+  /// sha256 over the digests of the splits, before augmentation and normalization.
   std::string digest;
   /// Measured on the training split, by input; empty for inputs that are not normalized.
   std::vector<Normalization> normalization;
   double load_seconds = 0;
 };
 
-/// Both splits, without augmentation and normalization; a missing test split is held out. Throws
-/// BadInput with the file, what is wrong and how to correct it.
+/// The splits, without augmentation and normalization; missing ones are held out. Throws BadInput
+/// with the file, what is wrong and how to correct it.
 Splits load_splits(const DataOptions& options);
 
 /// Loads data for batches of `batch` samples, augmented with random numbers from `seed`. Throws

@@ -5,7 +5,16 @@
 namespace lockstep {
 
 /// What a random stream is for: streams of different purposes never overlap.
-enum class Purpose : uint64_t { weights = 1, shuffle, augment, forward, hold_out, evaluation };
+enum class Purpose : uint64_t {
+  weights = 1,
+  shuffle,
+  augment,
+  forward,
+  hold_out,
+  evaluation,
+  validation,
+  mixup
+};
 
 /// Random numbers that are a pure function of their key: which worker or thread draws them, and
 /// when, makes no difference.

@@ -31,6 +31,16 @@ class Trainer {
   const train::TrainerLibrary* library_ = nullptr;
 };
 
+std::shared_ptr<const Dataset> split_of(const Splits& splits, EvaluateJob::Split wanted) {
+  if (wanted == EvaluateJob::Split::train) return splits.train;
+  if (wanted == EvaluateJob::Split::test) return splits.test;
+  if (!splits.validation)
+    throw BadInput(
+        "the data have no validation split; evaluate the test split, or hold one out with --data "
+        "NAME --set data.validation_fraction=0.1");
+  return splits.validation;
+}
+
 }  // namespace
 
 run::Json evaluate(const EvaluateJob& job) {
@@ -40,10 +50,10 @@ run::Json evaluate(const EvaluateJob& job) {
   if (asked.name.empty()) {
     asked.name = model.about.data;
     asked.options = model.about.data_options;
+    asked.hold_out = model.about.hold_out;
   }
   const Splits splits = data::load_splits(asked);
-  const auto& split = job.split == EvaluateJob::Split::test ? splits.test : splits.train;
-  const auto dataset = data::relabelled(split, model.about.fields);
+  const auto dataset = data::relabelled(split_of(splits, job.split), model.about.fields);
   const train::TrainerLibrary& library = trainer.get();
   const Stopwatch stopwatch;
   run::Json result = {{"model", model.path.string()}, {"data", asked.name}};

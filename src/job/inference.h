@@ -14,9 +14,10 @@ namespace lockstep::job {
 /// What `lockstep evaluate` does.
 struct EvaluateJob {
   std::filesystem::path model;  ///< a run's folder, or a file
-  /// The data set; an empty name: the one that the model was trained on, with its options.
+  /// The data set; an empty name: the one that the model was trained on, with its options, divided
+  /// as it was then.
   data::DataOptions data = {.name = ""};
-  enum class Split { train, test } split = Split::test;
+  enum class Split { train, validation, test } split = Split::test;
   std::vector<std::string> plugins = {};
 };
 

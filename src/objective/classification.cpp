@@ -1,6 +1,7 @@
 // Classification: the target is one of several categories. Options: label_smoothing, the fraction
 // of the target that is spread evenly over all categories; class_weights, a factor of each sample's
-// loss by its category (the mean divides by the sum of weights, as PyTorch's does).
+// loss by its category (the mean divides by the sum of weights, as PyTorch's does). Targets may
+// also be the probabilities of all categories; the most probable one then counts as the right one.
 #include <ATen/ops/cross_entropy_loss.h>
 #include <fmt/ranges.h>
 #include <torch/types.h>
@@ -70,12 +71,19 @@ class Classification final : public Objective {
   Loss loss(const Tensors& outputs, const Batch& batch) override {
     const torch::Tensor scores = scores_of(outputs, batch);
     const torch::Tensor& labels = batch.targets.only();
+    if (are_probabilities(labels))
+      return {
+          at::cross_entropy_loss(scores, labels, weights_, at::Reduction::Sum, -100, smoothing_),
+          weights_.defined() ? labels.matmul(weights_).sum().item<double>()
+                             : static_cast<double>(batch.samples)};
     if (!weights_.defined())
       return {nn::cross_entropy(scores, labels, smoothing_, kernels_, nn::Reduce::sum),
               static_cast<double>(batch.samples)};
     return {at::cross_entropy_loss(scores, labels, weights_, at::Reduction::Sum, -100, smoothing_),
             weights_.index_select(0, labels).sum().item<double>()};
   }
+
+  bool takes_probabilities() const override { return true; }
 
   std::vector<Metric> metrics() const override {
     using Print = Metric::Print;
@@ -97,7 +105,8 @@ class Classification final : public Objective {
   std::vector<Measurement> measure(const Tensors& outputs, const Batch& batch,
                                    Phase phase) override {
     const torch::Tensor scores = scores_of(outputs, batch);
-    const torch::Tensor& labels = batch.targets.only();
+    const torch::Tensor& targets = batch.targets.only();
+    const torch::Tensor labels = are_probabilities(targets) ? targets.argmax(1) : targets;
     const auto samples = static_cast<double>(batch.samples);
     const torch::Tensor guesses = scores.argmax(1);
     std::vector<Measurement> all = {{guesses.eq(labels).sum().item<double>(), samples}};
@@ -116,6 +125,10 @@ class Classification final : public Objective {
   }
 
  private:
+  static bool are_probabilities(const torch::Tensor& targets) {
+    return targets.is_floating_point();
+  }
+
   torch::Tensor scores_of(const Tensors& outputs, const Batch& batch) const {
     const torch::Tensor& scores = outputs.only();
     if (scores.dim() != 2 || scores.size(0) != batch.samples || scores.size(1) != classes_)

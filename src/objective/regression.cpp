@@ -41,11 +41,13 @@ class Regression final : public Objective {
   }
 
   std::vector<Metric> metrics() const override {
-    return {{.name = "mean_squared_error"},
-            {.name = "mean_absolute_error"},
+    constexpr auto kLower = Metric::Better::lower;
+    return {{.name = "mean_squared_error", .better = kLower},
+            {.name = "mean_absolute_error", .better = kLower},
             {.name = "largest_error",
              .combine = Metric::Combine::max,
-             .when = Metric::When::evaluation}};
+             .when = Metric::When::evaluation,
+             .better = kLower}};
   }
 
   std::vector<Measurement> measure(const Tensors& outputs, const Batch& batch,

@@ -21,6 +21,15 @@ size_t terminal_width(std::FILE* out) {
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 120;
 }
 
+// "54,000 + 10,000", or "48,600 + 5,400 validation + 10,000 test".
+std::string describe_samples(const Json& event) {
+  const std::string train = format_count(event.value("train_samples", 0));
+  const std::string test = format_count(event.value("test_samples", 0));
+  const int64_t validation = event.value("validation_samples", 0);
+  if (validation == 0) return fmt::format("{} + {}", train, test);
+  return fmt::format("{} + {} validation + {} test", train, format_count(validation), test);
+}
+
 // "2 workers on 2 nodes over tcp, all-reduce ring; ", or nothing for one worker.
 std::string describe_workers(const Json& event) {
   const int64_t workers = event.value("workers", 1);
@@ -64,12 +73,10 @@ void Progress::show(const Json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "step") return show_step(event);
   if (kind == "start")
-    print(fmt::format("{} on {}: {} + {} samples, batch {}, {} parameters; {}{}",
-                      event.value("model", ""), event.value("data", ""),
-                      format_count(event.value("train_samples", 0)),
-                      format_count(event.value("test_samples", 0)), event.value("batch", 0),
-                      format_count(event.value("parameters", 0)), describe_workers(event),
-                      event.value("out", "")));
+    print(fmt::format("{} on {}: {} samples, batch {}, {} parameters; {}{}",
+                      event.value("model", ""), event.value("data", ""), describe_samples(event),
+                      event.value("batch", 0), format_count(event.value("parameters", 0)),
+                      describe_workers(event), event.value("out", "")));
   if (kind == "resume")
     print(fmt::format("resuming at step {} from {}{}", format_count(event.value("step", 0)),
                       event.value("checkpoint", ""), describe_other_workers(event)));
@@ -78,15 +85,19 @@ void Progress::show(const Json& event) {
                       plural(event.value("workers", 1), "worker"),
                       format_count(event.value("step", 0))));
   if (kind == "evaluate" && style_ == Style::live) redraw("evaluating");
-  const std::string figures = join_figures(describe_figures(event, metrics_, "test", 2), ", ");
-  if (kind == "epoch")
-    print(fmt::format("after epoch {:g}: train loss {:.4f}, test loss {:.4f}{}{}",
-                      std::round(100 * event.value("epoch", 0.0)) / 100,
-                      event.value("train_loss", 0.0), event.value("test_loss", 0.0),
-                      figures.empty() ? "" : ", ", figures));
+  if (kind == "epoch") show_epoch(event);
   if (kind == "warning") print("warning: " + event.value("message", ""));
   if (kind == "stopped")
     print(fmt::format("stopped at step {}", format_count(event.value("step", 0))));
+}
+
+void Progress::show_epoch(const Json& event) {
+  const std::string split = event.contains("validation_loss") ? "validation" : "test";
+  const std::string figures = join_figures(describe_figures(event, metrics_, split, 2), ", ");
+  print(fmt::format("after epoch {:g}: train loss {:.4f}, {} loss {:.4f}{}{}",
+                    std::round(100 * event.value("epoch", 0.0)) / 100,
+                    event.value("train_loss", 0.0), split, event.value(split + "_loss", 0.0),
+                    figures.empty() ? "" : ", ", figures));
 }
 
 void Progress::show_step(const Json& event) {

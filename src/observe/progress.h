@@ -27,6 +27,7 @@ class Progress {
  private:
   enum class Style { live, plain };
 
+  void show_epoch(const Json& event);
   void show_step(const Json& event);
   void redraw(const std::string& line);
   void print(const std::string& line);

@@ -2,8 +2,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/nearest.h"
 #include "lockstep/error.h"
@@ -36,14 +38,25 @@ bool is_utf8(const std::string& text) {
   }
 }
 
+std::optional<int64_t> whole_number(const std::string& text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 void check_text(const Key& key, const std::string& text, std::string_view origin) {
   if (!is_utf8(text))
     throw BadInput("{}{} = {}: is not UTF-8, so a recipe cannot hold it", origin, key.name,
                    value_text(key));
   const auto& choices = key.choices;
-  if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
-    throw BadInput("{}{} = \"{}\": no such choice{}; there are: {}", origin, key.name, text,
-                   did_you_mean(text, choices), fmt::join(choices, ", "));
+  if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return;
+  if (key.number_too)
+    if (const auto number = whole_number(text))
+      return check_range(key, static_cast<double>(*number), origin);
+  throw BadInput("{}{} = \"{}\": no such choice{}; there are: {}{}", origin, key.name, text,
+                 did_you_mean(text, choices), fmt::join(choices, ", "),
+                 key.number_too ? ", or a number" : "");
 }
 
 // Whether TOML accepts the key without quotes.

@@ -37,9 +37,13 @@ std::vector<Key> used_by_rows(std::vector<Key> keys, const Table<Row>& table,
 std::vector<Key> data_keys(Recipe& r) {
   return {
       {"data.name", &r.data.name, "data set: see `lockstep list datasets`"},
-      {"data.test_fraction", &r.data.test_fraction,
+      {"data.test_fraction", &r.data.hold_out.test_fraction,
        "fraction of the samples held out as test split if the data set has none", 0.001, 0.9},
-      {"data.hold_out_seed", &r.data.hold_out_seed, "seed that selects the held-out samples", 0,
+      {"data.validation_fraction", &r.data.hold_out.validation_fraction,
+       "fraction of the training samples held out as validation split if the data set has none; "
+       "0: none",
+       0, 0.9},
+      {"data.hold_out_seed", &r.data.hold_out.seed, "seed that selects the held-out samples", 0,
        kLargestSeed},
       {"data.flip", &r.data.augment.flip, "mirror training images left-right with probability 0.5"},
       {"data.shift", &r.data.augment.shift,
@@ -49,6 +53,9 @@ std::vector<Key> data_keys(Recipe& r) {
        data::fill_names()},
       {"data.cutout", &r.data.augment.cutout,
        "set a random square of this side to 0 in training images; 0: none", 0, 4096},
+      {"data.mixup", &r.data.mixup,
+       "mix each training sample with another; shares are drawn from Beta(mixup, mixup); 0: none",
+       0, 1},
       {"data.normalize", &r.data.normalize,
        "normalize every channel to mean 0 and deviation 1, measured on the training split"},
   };
@@ -79,6 +86,11 @@ std::vector<Key> train_keys(Recipe& r) {
        "compute each shard in this many pieces, one after another, to use less memory", 1, 65536},
       {"train.epochs", &r.train.epochs, "passes over the training split", 1, 1e6},
       {"train.steps", &r.train.steps, "end after this many steps; 0: after train.epochs", 0, kMany},
+      {"train.best_by", &r.train.best_by,
+       "figure of the validation split (or else the test split) that tells which epoch is best: "
+       "loss, or a metric"},
+      {"train.patience", &r.train.patience,
+       "end after this many epochs in a row that are not better than the best; 0: do not", 0, 1e6},
       {"train.seed", &r.train.seed, "seed of all random numbers", 0, kLargestSeed},
       {"train.threads", &r.train.threads,
        "compute threads per worker; another number rounds differently", 1, 256},
@@ -146,6 +158,16 @@ std::vector<Key> record_keys(Recipe& r) {
   return {
       {"checkpoint.every_steps", &r.checkpoint.every_steps,
        "steps between checkpoints; 0: one after every epoch", 0, kMany, kRecord},
+      {.name = "checkpoint.keep",
+       .target = &r.checkpoint.keep,
+       .meaning =
+           "how many of the newest checkpoints to keep; last: 1; best: 2, and the weights of "
+           "the best epoch as best.safetensors",
+       .least = 1,
+       .most = 1e6,
+       .role = kRecord,
+       .choices = {"best", "last"},
+       .number_too = true},
       {"log.every_steps", &r.log.every_steps, "steps between step events", 1, kMany, kRecord},
       {"log.digest_every_steps", &r.log.digest_every_steps,
        "steps between digests of all tensors, for `lockstep compare`; 0: none", 0, kMany, kRecord},

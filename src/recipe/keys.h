@@ -33,6 +33,9 @@ struct Key {
     std::vector<std::string> users = {};
   } use = {};
 
+  /// Whether a text may also be a whole number in the range: "2", or 2 in a recipe.
+  bool number_too = false;
+
   std::string_view section() const { return name.substr(0, name.find('.')); }
   std::string_view last() const { return name.substr(name.find('.') + 1); }
 };

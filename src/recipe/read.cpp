@@ -57,6 +57,11 @@ void assign(const Key& key, const WrittenValue& written, std::string_view origin
         *target = static_cast<double>(*whole);
         return;
       }
+    if constexpr (std::is_same_v<T, std::string>)
+      if (const auto* whole = std::get_if<int64_t>(value); whole != nullptr && key.number_too) {
+        *target = fmt::format("{}", *whole);
+        return;
+      }
     const T* const found = std::get_if<T>(value);
     if (found == nullptr)
       throw BadInput("{}{} = {}: expected {}", origin, key.name, written.text, expected(target));

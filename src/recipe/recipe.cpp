@@ -68,6 +68,12 @@ int64_t slices_of(const Recipe& recipe) {
   return shards_of(recipe) * recipe.train.accumulate;
 }
 
+KeptCheckpoints kept_checkpoints(const Recipe& recipe) {
+  const std::string& keep = recipe.checkpoint.keep;
+  if (keep == "best") return {2, true};
+  return {keep == "last" ? 1 : std::stoll(keep), false};
+}
+
 std::vector<std::string> without_effect(const Recipe& recipe) {
   Recipe copy = recipe, defaults;
   const std::vector<Key> ours = keys(copy);

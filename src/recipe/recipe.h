@@ -38,6 +38,8 @@ struct Recipe {
     int64_t accumulate = 1;
     int64_t epochs = 10;
     int64_t steps = 0;
+    std::string best_by = "loss";
+    int64_t patience = 0;
     int64_t seed = 1;
     int64_t threads = 1;
     std::string kernels = "fused";
@@ -51,6 +53,7 @@ struct Recipe {
 
   struct CheckpointSection {
     int64_t every_steps = 0;
+    std::string keep = "2";
   } checkpoint;
 
   struct LogSection {
@@ -75,6 +78,13 @@ int64_t shards_of(const Recipe& recipe);
 /// The number of passes over a global batch: every shard is computed in train.accumulate slices,
 /// with one pass each.
 int64_t slices_of(const Recipe& recipe);
+
+/// What checkpoint.keep means.
+struct KeptCheckpoints {
+  int64_t newest;
+  bool best;  ///< whether the weights of the best epoch are kept too
+};
+KeptCheckpoints kept_checkpoints(const Recipe& recipe);
 
 /// Throws BadInput if there are more workers than shards.
 void check_worker_count(const Recipe& recipe, int workers);

@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kKept = 2;
 constexpr std::string_view kFilePrefix = "step-";
 constexpr std::string_view kFileEnding = ".safetensors";
 
@@ -42,7 +41,7 @@ fs::path Checkpoints::save(const Safetensors& state, int64_t step) const {
   fs::path path = folder_ / fmt::format("{}{:08}{}", kFilePrefix, step, kFileEnding);
   write_safetensors(path, state.tensors, state.metadata);
   const auto files = newest_first();
-  for (size_t i = kKept; i < files.size(); ++i) fs::remove(files[i]);
+  for (auto i = static_cast<size_t>(kept_); i < files.size(); ++i) fs::remove(files[i]);
   return path;
 }
 

@@ -13,12 +13,14 @@
 
 namespace lockstep::run {
 
-/// The folder of a run's checkpoints: `step-00001200.safetensors` and the one before it.
+/// The folder of a run's checkpoints: `step-00001200.safetensors` and some before it.
 class Checkpoints {
  public:
-  explicit Checkpoints(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  /// The `kept` newest ones are kept.
+  explicit Checkpoints(std::filesystem::path folder, int64_t kept = 2)
+      : folder_(std::move(folder)), kept_(kept) {}
 
-  /// Writes the state captured at `step`, then removes all but the newest two. Throws BadInput if
+  /// Writes the state captured at `step`, then removes those that are not kept. Throws BadInput if
   /// the disk is full; earlier checkpoints stay valid.
   std::filesystem::path save(const Safetensors& state, int64_t step) const;
 
@@ -38,6 +40,7 @@ class Checkpoints {
   void remove_leftovers() const;
 
   std::filesystem::path folder_;
+  int64_t kept_;
 };
 
 /// Writes checkpoints in a separate thread, so that a step waits for a copy in memory and not for

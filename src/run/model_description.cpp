@@ -33,6 +33,20 @@ Options options_from(const Json& json, const char* table) {
   return Options(json.get<std::map<std::string, std::string>>(), table);
 }
 
+// Files of earlier versions lack it.
+data::HoldOut hold_out_from(const Json& json) {
+  if (json.is_null()) return {};
+  return {.test_fraction = json.at("test_fraction"),
+          .validation_fraction = json.at("validation_fraction"),
+          .seed = json.at("seed")};
+}
+
+Json to_json(const data::HoldOut& hold_out) {
+  return {{"test_fraction", hold_out.test_fraction},
+          {"validation_fraction", hold_out.validation_fraction},
+          {"seed", hold_out.seed}};
+}
+
 ModelDescription description_from(const Json& json) {
   ModelDescription about{
       .name = json.at("name"),
@@ -42,7 +56,8 @@ ModelDescription description_from(const Json& json) {
       .objective = json.at("objective"),
       .objective_options = options_from(json.at("objective_options"), "objective.options"),
       .data = json.at("data"),
-      .data_options = options_from(json.at("data_options"), "data.options")};
+      .data_options = options_from(json.at("data_options"), "data.options"),
+      .hold_out = hold_out_from(json.value("hold_out", Json()))};
   for (const Json& input : json.at("inputs")) {
     about.fields.inputs.push_back(field_from(input));
     about.normalization.push_back({input.at("mean"), input.at("deviation")});
@@ -75,6 +90,7 @@ Metadata to_metadata(const ModelDescription& about) {
                       {"objective_options", about.objective_options.values()},
                       {"data", about.data},
                       {"data_options", about.data_options.values()},
+                      {"hold_out", to_json(about.hold_out)},
                       {"inputs", inputs},
                       {"targets", targets}}
                      .dump()}};

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/hold_out.h"
 #include "data/normalization.h"
 #include "lockstep/dataset.h"
 #include "lockstep/options.h"
@@ -23,6 +24,7 @@ struct ModelDescription {
   Options objective_options;
   std::string data;  ///< the recipe's data.name
   Options data_options;
+  data::HoldOut hold_out;
   Fields fields;                                   ///< as data sets have them
   std::vector<data::Normalization> normalization;  ///< by input
 };

@@ -7,7 +7,8 @@
 namespace lockstep::run {
 
 /// The folder of one run: `recipe.toml` as used, `events.jsonl`, `checkpoints/` and, at the end,
-/// `model.safetensors`. Holds a lock, so that no other process writes the run.
+/// `model.safetensors`; with checkpoint.keep = "best" also `best.safetensors`. Holds a lock, so
+/// that no other process writes the run.
 class RunFolder {
  public:
   /// A new run. Throws BadInput if the folder contains a run already.
@@ -36,6 +37,7 @@ class RunFolder {
   std::filesystem::path events() const { return path_ / "events.jsonl"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path weights() const { return path_ / "model.safetensors"; }
+  std::filesystem::path best_weights() const { return path_ / "best.safetensors"; }
 
  private:
   RunFolder(std::filesystem::path path, double lock_seconds);

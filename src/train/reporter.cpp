@@ -43,27 +43,29 @@ Reporter::Reporter(const Setup& setup, const objective::Scorecard& training,
 
 void Reporter::start(int64_t parameters) {
   if (circumstances_.goes_on) return;
-  Json event = {{"event", "start"},
-                {"model", recipe_.model.name},
-                {"data", recipe_.data.name},
-                {"objective", recipe_.objective.name},
-                {"metrics", objective::shown_metrics(setup_.objective->metrics())},
-                {"data_sha256", setup_.data->digest},
-                {"train_samples", setup_.train().size()},
-                {"test_samples", setup_.test().size()},
-                {"batch", recipe_.train.batch},
-                {"steps", setup_.total_steps},
-                {"parameters", parameters},
-                {"seed", recipe_.train.seed},
-                {"threads", recipe_.train.threads},
-                {"workers", setup_.group.world_size()},
-                {"shards", shards_of(recipe_)},
-                {"transport", setup_.group.transport().name()},
-                {"out", out()},
-                {"load_seconds", setup_.data->load_seconds},
-                {"torch", TORCH_VERSION},
-                {"lockstep", LOCKSTEP_VERSION},
-                {"processor", processor_name()}};
+  Json event = {
+      {"event", "start"},
+      {"model", recipe_.model.name},
+      {"data", recipe_.data.name},
+      {"objective", recipe_.objective.name},
+      {"metrics", objective::shown_metrics(setup_.objective->metrics())},
+      {"data_sha256", setup_.data->digest},
+      {"train_samples", setup_.train().size()},
+      {"validation_samples", setup_.has_validation() ? setup_.data->splits.validation->size() : 0},
+      {"test_samples", setup_.test().size()},
+      {"batch", recipe_.train.batch},
+      {"steps", setup_.total_steps},
+      {"parameters", parameters},
+      {"seed", recipe_.train.seed},
+      {"threads", recipe_.train.threads},
+      {"workers", setup_.group.world_size()},
+      {"shards", shards_of(recipe_)},
+      {"transport", setup_.group.transport().name()},
+      {"out", out()},
+      {"load_seconds", setup_.data->load_seconds},
+      {"torch", TORCH_VERSION},
+      {"lockstep", LOCKSTEP_VERSION},
+      {"processor", processor_name()}};
   for (const auto& [key, value] : result_values(recipe_)) event["recipe"][key] = value;
   if (!recipe_.model.weights.empty())
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
@@ -190,33 +192,45 @@ void Reporter::evaluate(int64_t step) {
   events_.write({{"event", "evaluate"}, {"step", step}});
 }
 
-void Reporter::epoch(const ResumePoint& point, const Evaluation& test) {
-  Json event = {
-      {"event", "epoch"},
-      {"epoch", static_cast<double>(point.step) / static_cast<double>(setup_.steps_per_epoch)},
-      {"step", point.step}};
-  event.update(figures(point, test));
+double Reporter::epochs_until(int64_t step) const {
+  return static_cast<double>(step) / static_cast<double>(setup_.steps_per_epoch);
+}
+
+void Reporter::epoch(const ResumePoint& point, const Evaluation& evaluation) {
+  Json event = {{"event", "epoch"}, {"epoch", epochs_until(point.step)}, {"step", point.step}};
+  event.update(figures(point, evaluation));
+  event["best"] = best(point);
   events_.write(event);
-  write_tables(point.step, test);
+  write_tables(point.step, split(), evaluation);
 }
 
 // {"train_loss": ..., "test_loss": ..., ...}
-Json Reporter::figures(const ResumePoint& point, const Evaluation& test) const {
+Json Reporter::figures(const ResumePoint& point, const Evaluation& evaluation) const {
   Json figures = training_.figures(point.last_epoch, "train_");
-  figures.update(setup_.evaluation.figures(test.totals, "test_"));
+  figures.update(setup_.evaluation.figures(evaluation.totals, split() + "_"));
   return figures;
 }
 
-void Reporter::write_tables(int64_t step, const Evaluation& test) {
-  if (test.tables.empty() || folder_ == nullptr) return;
-  if (test.tables.size() <= kLargestTables) {
+// {"figure": "test_loss", "value": 0.31, "epoch": 7, "step": 3283}; null if there is none.
+Json Reporter::best(const ResumePoint& point) const {
+  if (point.best.step == 0) return nullptr;
+  return {{"figure", fmt::format("{}_{}", split(), setup_.ranking.figure())},
+          {"value", point.best.value},
+          {"epoch", epochs_until(point.best.step)},
+          {"step", point.best.step}};
+}
+
+void Reporter::write_tables(int64_t step, const std::string& split, const Evaluation& evaluation) {
+  if (evaluation.tables.empty() || folder_ == nullptr) return;
+  if (evaluation.tables.size() <= kLargestTables) {
     events_.write({{"event", "evaluation"},
                    {"step", step},
-                   {"tables", setup_.evaluation.table_figures(test.tables)}});
+                   {"split", split},
+                   {"tables", setup_.evaluation.table_figures(evaluation.tables)}});
   } else if (!large_tables_mentioned_) {
     large_tables_mentioned_ = true;
     warn(fmt::format("metric tables of {} numbers are too large for events.jsonl and are left out",
-                     test.tables.size()));
+                     evaluation.tables.size()));
   }
 }
 
@@ -248,18 +262,21 @@ Json Reporter::stopped(int64_t step) {
   return event;
 }
 
-Json Reporter::end(const ResumePoint& point, const Evaluation& test, const StragglerReport& report,
-                   double seconds) {
+Json Reporter::end(const ResumePoint& point, const LastEvaluations& last,
+                   const StragglerReport& report, double seconds) {
+  if (last.test) write_tables(point.step, "test", *last.test);
   const Json bytes_by_kind = bytes_sent_by_all();
   int64_t bytes = 0;
   for (const auto& [kind, count] : bytes_by_kind.items()) bytes += count.get<int64_t>();
   const TimeSpent& spent = point.spent;
   Json event = {{"event", "end"},
                 {"model_sha256", model_sha256(*setup_.model)},
-                {"steps", setup_.total_steps},
-                {"epochs", static_cast<double>(setup_.total_steps) /
-                               static_cast<double>(setup_.steps_per_epoch)}};
-  event.update(figures(point, test));
+                {"steps", point.step},
+                {"epochs", epochs_until(point.step)},
+                {"ended_early", point.step < setup_.total_steps}};
+  event.update(figures(point, last.of_epoch));
+  if (last.test) event.update(setup_.evaluation.figures(last.test->totals, "test_"));
+  event["best"] = best(point);
   event.update({{"metrics", objective::shown_metrics(setup_.objective->metrics())},
                 {"samples_per_second", spent.samples_per_second()},
                 {"seconds", spent.total},

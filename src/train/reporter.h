@@ -37,23 +37,32 @@ class Reporter {
   void step(const ResumePoint& point, const objective::Totals& totals, double learning_rate);
 
   void evaluate(int64_t step);
-  void epoch(const ResumePoint& point, const Evaluation& test);
+  /// `evaluation` is of the validation split or, if there is none, of the test split.
+  void epoch(const ResumePoint& point, const Evaluation& evaluation);
   /// The report is of the last `seconds`.
   void stragglers(int64_t step, const StragglerReport& report, double seconds);
   void checkpoint(const run::CheckpointWriter::Written& written);
 
   run::Json stopped(int64_t step);
+  struct LastEvaluations {
+    const Evaluation& of_epoch;             ///< as passed to `epoch`
+    const std::optional<Evaluation>& test;  ///< nothing if that is of the test split
+  };
   /// Collective: adds up the bytes that all workers sent. `report` is of the last `seconds`, in
   /// which this generation ran.
-  run::Json end(const ResumePoint& point, const Evaluation& test, const StragglerReport& report,
-                double seconds);
+  run::Json end(const ResumePoint& point, const LastEvaluations& last,
+                const StragglerReport& report, double seconds);
 
  private:
   void warn_of_circumstances();
   void write_kernels();
-  void write_tables(int64_t step, const Evaluation& test);
+  void write_tables(int64_t step, const std::string& split, const Evaluation& evaluation);
   void write_step(const ResumePoint& point, const objective::Totals& totals, double learning_rate);
-  run::Json figures(const ResumePoint& point, const Evaluation& test) const;
+  run::Json figures(const ResumePoint& point, const Evaluation& evaluation) const;
+  run::Json best(const ResumePoint& point) const;
+  /// The split that is evaluated after an epoch.
+  std::string split() const { return setup_.has_validation() ? "validation" : "test"; }
+  double epochs_until(int64_t step) const;
   std::string out() const { return folder_ == nullptr ? "" : folder_->path().string(); }
   run::Json bytes_sent() const;
   run::Json bytes_sent_by_all() const;

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/agreement.h"
@@ -23,10 +24,19 @@ Recipe checked(Recipe recipe) {
 }
 
 std::shared_ptr<Objective> objective_for(const Recipe& recipe, const Dataset& dataset) {
-  return objective::make_objective(recipe.objective.name,
-                                   {.fields = dataset.fields(),
-                                    .kernels = model::kernels_named(recipe.train.kernels),
-                                    .options = recipe.objective.options});
+  std::shared_ptr<Objective> made = objective::make_objective(
+      recipe.objective.name, {.fields = dataset.fields(),
+                              .kernels = model::kernels_named(recipe.train.kernels),
+                              .options = recipe.objective.options});
+  const auto has_categories = [](const Field& target) { return !target.categories.empty(); };
+  if (recipe.data.mixup > 0 && !made->takes_probabilities() &&
+      std::ranges::any_of(dataset.fields().targets, has_categories))
+    throw BadInput(
+        "data.mixup: objective '{}' does not take probabilities of classes, which labels become "
+        "when samples are mixed; leave data.mixup out, or let the objective's "
+        "takes_probabilities() return true",
+        recipe.objective.name);
+  return made;
 }
 
 // Checkpoints, digests and collectives treat tensors as contiguous bytes.
@@ -118,9 +128,10 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
       group(world.communicator()),
       shards(shards_for(recipe, group.world_size())),
       data(std::move(loaded)),
-      objective(objective_for(recipe, train())),
+      objective(objective_for(recipe, test())),
       model(model_for(recipe, train(), *objective)),
       evaluation(objective->metrics(), Phase::evaluation),
+      ranking(recipe.train.best_by, objective->metrics()),
       loader(data->splits.train, loader_options(recipe, share_of(shards, group.rank()))),
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps

@@ -12,6 +12,7 @@
 #include "lockstep/world.h"
 #include "objective/scorecard.h"
 #include "recipe/recipe.h"
+#include "train/best.h"
 
 namespace lockstep::train {
 
@@ -32,13 +33,15 @@ struct Setup {
   const std::shared_ptr<Objective> objective;
   const std::shared_ptr<Model> model;
   std::vector<std::string> left_weights;  ///< of model.weights, and why they do not fit
-  const objective::Scorecard evaluation;  ///< of the test split
+  const objective::Scorecard evaluation;  ///< of the validation and test splits
+  const Ranking ranking;
   data::Loader loader;
   const int64_t steps_per_epoch;
   const int64_t total_steps;
 
   const Dataset& train() const { return *data->splits.train; }
   const Dataset& test() const { return *data->splits.test; }
+  bool has_validation() const { return data->splits.validation != nullptr; }
 };
 
 }  // namespace lockstep::train

@@ -131,7 +131,8 @@ std::string to_text(const ResumePoint& point) {
                    {"epoch_so_far", objective::to_json(point.epoch_so_far)},
                    {"last_epoch", objective::to_json(point.last_epoch)},
                    {"spent", to_json(point.spent)},
-                   {"data_sha256", point.data_sha256}}
+                   {"data_sha256", point.data_sha256},
+                   {"best", to_json(point.best)}}
       .dump();
 }
 
@@ -142,7 +143,8 @@ ResumePoint resume_point_from(const std::string& text) {
           .epoch_so_far = objective::totals_from(json.at("epoch_so_far")),
           .last_epoch = objective::totals_from(json.at("last_epoch")),
           .spent = spent_from(json.at("spent")),
-          .data_sha256 = json.at("data_sha256")};
+          .data_sha256 = json.at("data_sha256"),
+          .best = json.contains("best") ? best_from(json.at("best")) : Best()};
 }
 
 std::string model_sha256(const Model& model) {

@@ -10,6 +10,7 @@
 #include "observe/spans.h"
 #include "parallel/flat_state.h"
 #include "run/safetensors.h"
+#include "train/best.h"
 #include "train/step.h"
 
 namespace lockstep::train {
@@ -37,6 +38,7 @@ struct ResumePoint {
   objective::Totals last_epoch;    ///< of the last complete epoch
   TimeSpent spent;
   std::string data_sha256;  ///< what it was trained on
+  Best best;
 };
 
 std::string to_text(const ResumePoint& point);

@@ -69,6 +69,9 @@ class Run {
   void check_model() const;
   void settle();
   void evaluate_model();
+  Evaluation evaluated_on(const std::shared_ptr<const Dataset>& split);
+  void note_best();
+  bool patience_is_over() const;
   void report_stragglers();
   void save_checkpoint();
   void report_checkpoints();
@@ -90,7 +93,7 @@ class Run {
   Step step_;
   Reporter reporter_;
   ResumePoint point_;
-  Evaluation test_;
+  Evaluation evaluated_;  ///< the last one, of the validation split or else the test split
   Stopwatch since_clocked_;
   int64_t last_checkpoint_step_ = -1;
   StragglerReport all_stragglers_;  ///< since this process started or resumed the run
@@ -106,7 +109,7 @@ Run::Run(Setup& setup, const run::RunFolder* folder, run::EventLog& events,
       step_(recipe_, parts_of(setup)),
       reporter_(setup, step_.scorecard(), folder, events, circumstances) {
   if (folder != nullptr) {
-    checkpoints_.emplace(folder->checkpoints());
+    checkpoints_.emplace(folder->checkpoints(), kept_checkpoints(recipe_).newest);
     writer_.emplace(*checkpoints_);
   }
   take_up(memory);
@@ -121,7 +124,7 @@ Outcome Run::to_its_end(const Trainer::Limits& limits) {
   reporter_.digest(point_.step);
   while (true) {
     if (point_.settled < point_.step) settle();
-    if (point_.step == setup_.total_steps) return end();
+    if (point_.step == setup_.total_steps || patience_is_over()) return end();
     if (step_.granted(TogetherRequest::stop) || point_.step >= limits.stop_at_step) return stop();
     if (step_.granted(TogetherRequest::regroup)) return regroup();
     if (limits.stop != nullptr && *limits.stop) step_.request(TogetherRequest::stop);
@@ -186,7 +189,8 @@ void Run::settle() {
   if (evaluates || saves) check_model();
   if (evaluates) {
     evaluate_model();
-    reporter_.epoch(point_, test_);
+    note_best();
+    reporter_.epoch(point_, evaluated_);
     report_stragglers();
     setup_.group.barrier();
   }
@@ -255,11 +259,31 @@ void Run::remember(Safetensors& into) {
 }
 
 void Run::evaluate_model() {
+  const Splits& splits = setup_.data->splits;
+  evaluated_ = evaluated_on(splits.validation ? splits.validation : splits.test);
+}
+
+Evaluation Run::evaluated_on(const std::shared_ptr<const Dataset>& split) {
   reporter_.evaluate(point_.step);
   const Stopwatch stopwatch;
-  test_ = evaluate(*setup_.model, *setup_.objective, setup_.evaluation, setup_.data->splits.test,
-                   setup_.group);
+  Evaluation evaluation =
+      evaluate(*setup_.model, *setup_.objective, setup_.evaluation, split, setup_.group);
   point_.spent.evaluation += stopwatch.seconds();
+  return evaluation;
+}
+
+void Run::note_best() {
+  const bool is_best =
+      setup_.ranking.note(point_.best, point_.step, evaluated_.totals, setup_.evaluation);
+  if (!is_best || folder_ == nullptr || !kept_checkpoints(recipe_).best) return;
+  const Stopwatch stopwatch;
+  save_weights(folder_->best_weights(), *setup_.model, about_the_model());
+  point_.spent.checkpoint += stopwatch.seconds();
+}
+
+bool Run::patience_is_over() const {
+  const int64_t patience = recipe_.train.patience;
+  return patience > 0 && point_.best.evaluations_since >= patience;
 }
 
 void Run::report_stragglers() {
@@ -303,6 +327,7 @@ run::Metadata Run::about_the_model() const {
                            .objective_options = recipe_.objective.options,
                            .data = recipe_.data.name,
                            .data_options = recipe_.data.options,
+                           .hold_out = recipe_.data.hold_out,
                            .fields = setup_.data->fields,
                            .normalization = setup_.data->normalization});
 }
@@ -322,12 +347,14 @@ Outcome Run::regroup() {
 }
 
 Outcome Run::end() {
-  if (test_.totals.samples == 0) evaluate_model();
+  if (evaluated_.totals.samples == 0) evaluate_model();
+  std::optional<Evaluation> test;
+  if (setup_.has_validation()) test = evaluated_on(setup_.data->splits.test);
   finish_checkpoints();
   if (folder_ != nullptr) save_weights(folder_->weights(), *setup_.model, about_the_model());
   point_.spent.total += since_clocked_.restart();
-  Outcome outcome{Outcome::Kind::ended,
-                  reporter_.end(point_, test_, all_stragglers_, since_begun_.seconds())};
+  Outcome outcome{Outcome::Kind::ended, reporter_.end(point_, {evaluated_, test}, all_stragglers_,
+                                                      since_begun_.seconds())};
   setup_.group.barrier();
   return outcome;
 }

@@ -49,6 +49,20 @@ TEST_F(Inference, EvaluatesAsTheEndOfTheRunDid) {
   EXPECT_NE(table.out.find(" 54 of npy:"), std::string::npos) << table.out;
 }
 
+// With another division, samples that the model was trained on would be among those it is tested
+// on.
+TEST_F(Inference, EvaluatesOnTheSplitsOfTheRun) {
+  const Json end = trained({"--steps", "4", "--set", "data.test_fraction=0.2", "--set",
+                            "data.validation_fraction=0.25", "--set", "data.hold_out_seed=9"});
+  for (const std::string split : {"test", "validation"}) {
+    const CommandResult outcome = lockstep_command({"evaluate", run(), "--split", split, "--json"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const Json result = Json::parse(outcome.out);
+    EXPECT_EQ(result["samples"], 12) << split;
+    EXPECT_EQ(result["loss"], end[split + "_loss"]) << split;
+  }
+}
+
 TEST_F(Inference, PredictsTheProbabilitiesOfClasses) {
   trained();
   const std::string x = (folder() / "x.npy").string();
@@ -76,6 +90,8 @@ TEST_F(Inference, PredictsTheProbabilitiesOfClasses) {
 TEST_F(Inference, SaysWhatIsWrongWithItsInput) {
   trained();
   EXPECT_TRUE(refuses({"predict", run(), "nothing.npy"}, "nothing.npy: no such file"));
+  EXPECT_TRUE(refuses({"evaluate", run(), "--split", "dev"}, "test, validation or train"));
+  EXPECT_TRUE(refuses({"evaluate", run(), "--split", "validation"}, "have no validation split"));
   EXPECT_TRUE(refuses({"predict", run(), "x.npy", "--top", "0"}, "--top 0"));
   EXPECT_TRUE(refuses({"predict", folder().string(), "x.npy"}, "has neither model.safetensors"));
   EXPECT_TRUE(refuses({"evaluate", run(), "--split", "both"}, "--split both"));

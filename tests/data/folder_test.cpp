@@ -19,7 +19,7 @@ Image flat_image(int64_t width, int64_t height, std::vector<uint8_t> pixel) {
 Splits load_images(const TemporaryFolder& folder, int64_t image_size = 0) {
   DataOptions options;
   options.name = "folder:" + folder.path().string();
-  options.test_fraction = 0.5;
+  options.hold_out.test_fraction = 0.5;
   if (image_size != 0) options.options = {{"image_size", std::to_string(image_size)}};
   return load_splits(options);
 }

@@ -21,6 +21,12 @@ std::shared_ptr<const ComputedDataset> numbered_rows(int64_t size) {
       [](int64_t index) { return 100 + index; });
 }
 
+// Without a test split of its own.
+Splits divided(std::shared_ptr<const Dataset> all, double test_fraction, int64_t seed,
+               double validation_fraction = 0) {
+  return hold_out({std::move(all), nullptr}, {test_fraction, validation_fraction, seed});
+}
+
 void expect_labels_match(const Dataset& dataset) {
   const std::vector<float> values = read_field<float>(dataset, 0);
   const std::vector<int64_t> labels = read_labels(dataset);
@@ -33,7 +39,7 @@ void expect_labels_match(const Dataset& dataset) {
 }
 
 TEST(HoldOut, SplitsEverySampleIntoExactlyOnePart) {
-  const Splits splits = hold_out(numbered_rows(100), 0.2, 7);
+  const Splits splits = divided(numbered_rows(100), 0.2, 7);
   EXPECT_EQ(splits.test->size(), 20);
   EXPECT_EQ(splits.train->size(), 80);
   EXPECT_EQ(splits.train->fields(), numbered_rows(1)->fields());
@@ -52,31 +58,59 @@ TEST(HoldOut, SplitsEverySampleIntoExactlyOnePart) {
 }
 
 TEST(HoldOut, ChoosesBySeedAlone) {
-  EXPECT_EQ(read_labels(*hold_out(numbered_rows(100), 0.2, 7).test),
-            read_labels(*hold_out(numbered_rows(100), 0.2, 7).test));
-  EXPECT_NE(read_labels(*hold_out(numbered_rows(100), 0.2, 7).test),
-            read_labels(*hold_out(numbered_rows(100), 0.2, 8).test));
+  EXPECT_EQ(read_labels(*divided(numbered_rows(100), 0.2, 7).test),
+            read_labels(*divided(numbered_rows(100), 0.2, 7).test));
+  EXPECT_NE(read_labels(*divided(numbered_rows(100), 0.2, 7).test),
+            read_labels(*divided(numbered_rows(100), 0.2, 8).test));
 }
 
 TEST(HoldOut, ChoosesTheSamplesThatEarlierRunsHaveHeldOut) {
-  EXPECT_EQ(read_labels(*hold_out(numbered_rows(40), 0.2, 1).test),
+  EXPECT_EQ(read_labels(*divided(numbered_rows(40), 0.2, 1).test),
             (std::vector<int64_t>{1, 5, 9, 25, 26, 27, 29, 30}));
-  EXPECT_EQ(read_labels(*hold_out(numbered_rows(40), 0.2, 7).test),
+  EXPECT_EQ(read_labels(*divided(numbered_rows(40), 0.2, 7).test),
             (std::vector<int64_t>{1, 2, 16, 18, 19, 21, 27, 30}));
+}
+
+TEST(HoldOut, TakesAValidationSplitOutOfWhatTheTestSplitLeaves) {
+  const Splits without = divided(numbered_rows(100), 0.2, 7);
+  EXPECT_EQ(without.validation, nullptr);
+  const Splits splits = divided(numbered_rows(100), 0.2, 7, 0.25);
+  EXPECT_EQ(read_labels(*splits.test), read_labels(*without.test));
+  EXPECT_EQ(splits.validation->size(), 20);
+  EXPECT_EQ(splits.train->size(), 60);
+  expect_labels_match(*splits.validation);
+  std::vector<int64_t> rest = read_labels(*splits.train);
+  const std::vector<int64_t> validation = read_labels(*splits.validation);
+  rest.insert(rest.end(), validation.begin(), validation.end());
+  std::sort(rest.begin(), rest.end());
+  EXPECT_EQ(rest, read_labels(*without.train));
+  EXPECT_NE(read_labels(*divided(numbered_rows(100), 0.2, 8, 0.25).validation), validation);
+}
+
+TEST(HoldOut, LeavesSplitsAloneThatADataSetHas) {
+  const Splits own =
+      hold_out({numbered_rows(10), numbered_rows(3), numbered_rows(4)}, {0.5, 0.5, 1});
+  EXPECT_EQ(own.train->size(), 10);
+  EXPECT_EQ(own.test->size(), 3);
+  EXPECT_EQ(own.validation->size(), 4);
+  const Splits validated = hold_out({numbered_rows(10), numbered_rows(3)}, {0.5, 0.2, 1});
+  EXPECT_EQ(validated.train->size(), 8);
+  EXPECT_EQ(validated.test->size(), 3);
+  EXPECT_EQ(validated.validation->size(), 2);
 }
 
 TEST(HoldOut, ReadsNoSampleBeforeItIsAskedFor) {
   const auto all = numbered_rows(100);
-  const Splits splits = hold_out(all, 0.2, 7);
+  const Splits splits = divided(all, 0.2, 7);
   EXPECT_EQ(all->writes(), 0);
   read_labels(*splits.test);
   EXPECT_EQ(all->writes(), 20);
 }
 
 TEST(HoldOut, GivesDigestsThatDifferBySeedAndSplit) {
-  const Splits splits = hold_out(numbered_rows(100), 0.2, 7);
-  const Splits same = hold_out(numbered_rows(100), 0.2, 7);
-  const Splits other = hold_out(numbered_rows(100), 0.2, 8);
+  const Splits splits = divided(numbered_rows(100), 0.2, 7);
+  const Splits same = divided(numbered_rows(100), 0.2, 7);
+  const Splits other = divided(numbered_rows(100), 0.2, 8);
   EXPECT_EQ(splits.train->digest(), same.train->digest());
   EXPECT_EQ(splits.test->digest(), same.test->digest());
   EXPECT_NE(splits.train->digest(), splits.test->digest());
@@ -85,14 +119,16 @@ TEST(HoldOut, GivesDigestsThatDifferBySeedAndSplit) {
 }
 
 TEST(HoldOut, NeverTakesNoneOrAll) {
-  EXPECT_EQ(hold_out(numbered_rows(3), 0.001, 1).test->size(), 1);
-  EXPECT_EQ(hold_out(numbered_rows(3), 0.999, 1).train->size(), 1);
+  EXPECT_EQ(divided(numbered_rows(3), 0.001, 1).test->size(), 1);
+  EXPECT_EQ(divided(numbered_rows(3), 0.999, 1).train->size(), 1);
 }
 
 TEST(HoldOut, RefusesAFractionThatLeavesNothing) {
   for (const double fraction : {0.0, 1.0, -0.5, 2.0})
-    expect_bad_input([&] { hold_out(numbered_rows(10), fraction, 1); }, {"data.test_fraction"});
-  expect_bad_input([] { hold_out(numbered_rows(1), 0.5, 1); }, {"at least 2"});
+    expect_bad_input([&] { divided(numbered_rows(10), fraction, 1); }, {"data.test_fraction"});
+  expect_bad_input([] { divided(numbered_rows(1), 0.5, 1); }, {"at least 2"});
+  expect_bad_input([] { divided(numbered_rows(9), 0.5, 1, -1); }, {"data.validation_fraction -1"});
+  expect_bad_input([] { divided(numbered_rows(2), 0.5, 1, 0.5); }, {"no validation split"});
 }
 
 }  // namespace

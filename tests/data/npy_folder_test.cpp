@@ -14,7 +14,7 @@ namespace {
 // x.npy and y.npy of four samples.
 struct NpyFolder {
   TemporaryFolder files;
-  DataOptions options{.name = "npy:" + files.path().string(), .test_fraction = 0.25};
+  DataOptions options{.name = "npy:" + files.path().string(), .hold_out = {.test_fraction = 0.25}};
 
   NpyFolder() {
     x(npy("<f4", {4, 2}, raw<float>({1, 2, 3, 4, 5, 6, 7, 8})));
@@ -60,6 +60,20 @@ TEST(NpyFolder, TakesTheTestFilesWhereTheyAre) {
   EXPECT_EQ(read_labels(*splits.test), (std::vector<int64_t>{3}));
   EXPECT_EQ(class_names_of(*splits.train), (std::vector<std::string>{"0", "1", "2", "3"}));
   EXPECT_EQ(class_names_of(*splits.test), class_names_of(*splits.train));
+}
+
+TEST(NpyFolder, TakesTheValidationFilesWhereTheyAre) {
+  const NpyFolder folder;
+  folder.files.write("x_val.npy", npy("<f4", {2, 2}, raw<float>({9, 10, 11, 12})));
+  expect_bad_input([&] { folder.load(); }, {"has x_val.npy but not y_val.npy"});
+  folder.files.write("y_val.npy", npy("|u1", {2}, raw<uint8_t>({0, 3})));
+  const Splits splits = folder.load();
+  EXPECT_EQ(splits.train->size(), 3);
+  EXPECT_EQ(splits.test->size(), 1);
+  EXPECT_EQ(read_labels(*splits.validation), (std::vector<int64_t>{0, 3}));
+  EXPECT_EQ(class_names_of(*splits.train), class_names_of(*splits.validation));
+  ASSERT_EQ(splits.warnings.size(), 1U);
+  EXPECT_NE(splits.warnings[0].find("class 3 is in y_val.npy but not in y.npy"), std::string::npos);
 }
 
 TEST(NpyFolder, ReadsFloatsAndLabels) {

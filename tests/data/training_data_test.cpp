@@ -40,13 +40,13 @@ TEST(LoadSplits, HoldsOutATestSplitWhereThereIsNone) {
   EXPECT_EQ(splits.train->size(), 18);
   EXPECT_EQ(splits.test->size(), 2);
   EXPECT_EQ(splits.test->fields(), splits.train->fields());
-  images.options.test_fraction = 0.25;
+  images.options.hold_out.test_fraction = 0.25;
   splits = load_splits(images.options);
   EXPECT_EQ(splits.train->size(), 15);
   const auto held_out = read_field<uint8_t>(*splits.test, 0);
-  images.options.hold_out_seed = 2;
+  images.options.hold_out.seed = 2;
   EXPECT_NE(read_field<uint8_t>(*load_splits(images.options).test, 0), held_out);
-  images.options.test_fraction = 1;
+  images.options.hold_out.test_fraction = 1;
   expect_bad_input([&] { load_splits(images.options); }, {"data.test_fraction 1"});
 }
 
@@ -57,6 +57,23 @@ TEST(LoadSplits, TakesTheDataSetsOwnTestSplit) {
   const Splits splits = load_splits(images.options);
   EXPECT_EQ(splits.train->size(), 20);
   EXPECT_EQ(splits.test->size(), 3);
+}
+
+TEST(LoadTrainingData, ReadsAValidationSplitLikeTheTestSplit) {
+  OwnImages images;
+  const std::string without = images.digest();
+  images.options.hold_out.validation_fraction = 0.25;
+  images.options.augment.flip = true;
+  images.options.mixup = 0.5;
+  const auto data = images.load();
+  EXPECT_NE(data->digest, without);
+  const Splits plain = load_splits(images.options);
+  const Dataset& validation = *data->splits.validation;
+  EXPECT_EQ(validation.size(), plain.validation->size());
+  EXPECT_EQ(validation.fields(), data->splits.test->fields());
+  EXPECT_EQ(read_labels(validation), read_labels(*plain.validation));
+  EXPECT_EQ(read_field<float>(validation, 0),
+            read_field<float>(*normalized(plain.validation, data->normalization), 0));
 }
 
 TEST(LoadTrainingData, LoadsFashionMnistUnlessToldOtherwise) {
@@ -85,7 +102,7 @@ TEST(LoadTrainingData, GivesTheSameDigestToEqualDataOnly) {
   images.write("x.npy", 20, 1);
   EXPECT_NE(images.digest(), digest);
   images.write("x.npy", 20, 0);
-  images.options.hold_out_seed = 2;
+  images.options.hold_out.seed = 2;
   EXPECT_NE(images.digest(), digest);
 }
 
@@ -142,7 +159,7 @@ TEST(LoadTrainingData, NormalizesBothSplitsByTheTrainingSplit) {
 
 TEST(LoadTrainingData, LeavesHeldOutSamplesOutOfTheNormalization) {
   OwnImages images;
-  images.options.test_fraction = 0.5;
+  images.options.hold_out.test_fraction = 0.5;
   const auto data = images.load();
   const Splits as_they_came = load_splits(images.options);
   const Normalization expected = measure_normalization(*as_they_came.train).at(0);

@@ -104,6 +104,36 @@ TEST(Classification, SmoothsLabelsAsTorchDoes) {
   EXPECT_NEAR(loss.sum.item<double>() / loss.weight, expected.item<double>(), 1e-6);
 }
 
+// Whole labels, written as probabilities, must give the same loss; other ones a mixture of losses.
+TEST(Classification, TakesProbabilitiesInPlaceOfLabels) {
+  torch::manual_seed(3);
+  const torch::Tensor scores = torch::randn({4, 3});
+  const Batch first = batch_of({0, 2, 1, 2});
+  const Batch second = batch_of({1, 2, 0, 0});
+  const auto one_hot = [](const Batch& batch) {
+    return torch::one_hot(batch.targets.only(), 3).to(torch::kFloat32);
+  };
+  for (const char* option : {"", "label_smoothing", "class_weights"}) {
+    Options options;
+    if (std::string(option) == "label_smoothing") options = Options({{option, "0.1"}});
+    if (std::string(option) == "class_weights") options = Options({{option, "[1.0, 2.0, 5.0]"}});
+    const auto objective =
+        make_objective("classification", {.fields = labelled(3), .options = options});
+    ASSERT_TRUE(objective->takes_probabilities());
+    Batch mixed = first;
+    mixed.targets = 0.75 * one_hot(first) + 0.25 * one_hot(second);
+    const Loss loss = objective->loss(scores, mixed);
+    const Loss a = objective->loss(scores, first);
+    const Loss b = objective->loss(scores, second);
+    EXPECT_NEAR(loss.weight, 0.75 * a.weight + 0.25 * b.weight, 1e-6) << option;
+    EXPECT_NEAR(loss.sum.item<double>(), 0.75 * a.sum.item<double>() + 0.25 * b.sum.item<double>(),
+                1e-5)
+        << option;
+    EXPECT_EQ(score(*objective, scores, mixed, Phase::training).figures["accuracy"],
+              score(*objective, scores, first, Phase::training).figures["accuracy"]);
+  }
+}
+
 TEST(Classification, RefusesDataAndOptionsThatItCannotServe) {
   Fields numbers{{{"x", Type::f32, {4}}}, {{"y", Type::f32, {2}}}};
   expect_bad_input([&] { make_objective("classification", {.fields = numbers}); },

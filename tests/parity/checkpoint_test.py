@@ -89,6 +89,8 @@ def main(lockstep):
     models = {
         "resnet20": (3, 32, 32),
         "resnet18": (3, 16, 16),
+        "resnet32": (3, 8, 8),
+        "resnet110": (1, 8, 8),
         "convnet": (2, 14, 18),
         "mlp": (3, 5),
         "logistic": (7,),

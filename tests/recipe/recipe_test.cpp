@@ -211,6 +211,25 @@ TEST(Recipe, IsSetKeyByKeyFromText) {
   EXPECT_THROW(set(recipe, "optimiser.lr", "1"), BadInput);
 }
 
+TEST(Recipe, KeepsCheckpointsByNumberOrByName) {
+  const auto kept = [](const std::string& value) {
+    Recipe recipe;
+    set(recipe, "checkpoint.keep", value);
+    const auto [newest, best] = kept_checkpoints(recipe);
+    return std::pair(newest, best);
+  };
+  EXPECT_EQ(kept("last"), std::pair(int64_t{1}, false));
+  EXPECT_EQ(kept("best"), std::pair(int64_t{2}, true));
+  EXPECT_EQ(kept("17"), std::pair(int64_t{17}, false));
+  EXPECT_EQ(read_text("[checkpoint]\nkeep = 3\n").checkpoint.keep, "3");
+  EXPECT_EQ(read_text("[checkpoint]\nkeep = \"best\"\n").checkpoint.keep, "best");
+  for (const char* wrong : {"0", "-1", "2.5", "bset", "", "9999999999999999999"})
+    EXPECT_TRUE(has(message_of<BadInput>([&] { kept(wrong); }), "checkpoint.keep")) << wrong;
+  EXPECT_TRUE(has(message_of<BadInput>([&] { kept("bset"); }), "did you mean 'best'"));
+  EXPECT_TRUE(has(message_of<BadInput>([] { read_text("[checkpoint]\nkeep = 2.5\n"); }),
+                  "checkpoint.keep"));
+}
+
 TEST(Recipe, ListsTheKeysThatChangeTheResult) {
   Recipe now, before;
   now.train.batch = 64;

@@ -17,6 +17,7 @@ ModelDescription some_model() {
           .objective_options = {{"label_smoothing", "0.1"}},
           .data = "npy:there",
           .data_options = {{"layout", "\"channels_last\""}},
+          .hold_out = {.test_fraction = 0.25, .validation_fraction = 0.125, .seed = 9},
           .fields = {{{"x", Type::u8, {3, 8, 8}}}, {{"label", Type::i64, {}, {"cat", "dog"}}}},
           .normalization = {{{0.5F, 0.25F, 0.125F}, {1, 2, 3}}}};
 }
@@ -31,6 +32,9 @@ void expect_some_model(const ModelDescription& about) {
   EXPECT_EQ(about.objective_options, expected.objective_options);
   EXPECT_EQ(about.data, expected.data);
   EXPECT_EQ(about.data_options, expected.data_options);
+  EXPECT_EQ(about.hold_out.test_fraction, expected.hold_out.test_fraction);
+  EXPECT_EQ(about.hold_out.validation_fraction, expected.hold_out.validation_fraction);
+  EXPECT_EQ(about.hold_out.seed, expected.hold_out.seed);
   EXPECT_EQ(about.fields, expected.fields);
   EXPECT_EQ(about.normalization.at(0).mean, expected.normalization[0].mean);
   EXPECT_EQ(about.normalization.at(0).deviation, expected.normalization[0].deviation);

@@ -100,6 +100,21 @@ TEST(Checkpoint, KeepsOnlyTheNewestTwoAndNoLeftovers) {
             (std::vector<std::string>{"step-00000014.safetensors", "step-00000015.safetensors"}));
 }
 
+TEST(Checkpoint, KeepsAsManyOfTheNewestAsTheRecipeSays) {
+  for (const auto& [keep, expected] :
+       {std::pair("last", 1), std::pair("best", 2), std::pair("4", 4), std::pair("99", 8)}) {
+    TemporaryFolder folder;
+    Recipe recipe = tiny_recipe(folder);
+    recipe.checkpoint.every_steps = 2;
+    recipe.checkpoint.keep = keep;
+    train(recipe, folder / "run");
+    const fs::directory_iterator files(folder / "run" / "checkpoints");
+    EXPECT_EQ(std::distance(begin(files), end(files)), expected) << keep;
+    EXPECT_TRUE(fs::exists(folder / "run" / "checkpoints" / "step-00000015.safetensors"));
+    EXPECT_EQ(fs::exists(folder / "run" / "best.safetensors"), keep == std::string("best"));
+  }
+}
+
 // A file-size limit makes the write fail half-way, as a full disk does.
 TEST(Checkpoint, OnAFullDiskTheOneBeforeStaysValid) {
   TemporaryFolder folder;
