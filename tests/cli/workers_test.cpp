@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "cli/small_training.h"
@@ -45,6 +46,28 @@ TEST_F(Workers, OfAnyNumberEndWithTheSameModel) {
   const std::string alone = digest(train("1", {}));
   for (const char* workers : {"2", "3", "4", "6"})
     EXPECT_EQ(digest(train(workers, {"--workers", workers})), alone) << workers << " workers";
+}
+
+TEST_F(Workers, OfAnyNumberEndEarlyAfterTheSameEpochOnMixedSamples) {
+  const auto end = [&](const std::string& workers, const Words& more) {
+    Words flags = {"--workers", workers,
+                   "--set",     "train.epochs=20",
+                   "--set",     "train.patience=2",
+                   "--set",     "data.validation_fraction=0.2",
+                   "--set",     "data.mixup=0.3",
+                   "--set",     "checkpoint.keep=best"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const CommandResult outcome = lockstep_command(train(workers, flags));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const nlohmann::json alone = end("1", {});
+  EXPECT_EQ(alone["ended_early"], true);
+  EXPECT_LT(alone["epochs"], 20);
+  const nlohmann::json three = end("3", {"--elastic"});
+  for (const char* key : {"model_sha256", "steps", "best", "validation_loss", "test_loss"})
+    EXPECT_EQ(three[key], alone[key]) << key;
+  EXPECT_EQ(read_file(folder_ / "3/best.safetensors"), read_file(folder_ / "1/best.safetensors"));
 }
 
 TEST_F(Workers, EndWithTheSameModelOverAnyTransportAndByAnyAlgorithm) {
