@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,14 +33,20 @@ std::string shares(const Json& end) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// "7 of 10 (validation loss 0.3120)"; empty if it is the last one.
+// "7 of 10 (validation accuracy 91.20 %)"; empty if it is the last one.
 std::string describe_best(const Json& end) {
   const Json best = end.value("best", Json());
   if (best.is_null() || best["step"] == end["steps"]) return {};
-  std::string figure = best["figure"];
-  std::replace(figure.begin(), figure.end(), '_', ' ');
-  return fmt::format("{:g} of {:g} ({} {:.4g}){}", best["epoch"].get<double>(),
-                     end["epochs"].get<double>(), figure, best["value"].get<double>(),
+  const std::string figure = best["figure"];  // "validation_accuracy"
+  const size_t underscore = figure.find('_');
+  const std::string split = figure.substr(0, underscore);
+  const std::string name = figure.substr(underscore + 1);
+  Json metrics = {{"loss", "number"}};
+  metrics.update(end.value("metrics", Json::object()));
+  const auto described =
+      observe::describe_figures({{figure, best["value"]}}, {{name, metrics[name]}}, split, 2);
+  return fmt::format("{:g} of {:g} ({} {}){}", best["epoch"].get<double>(),
+                     end["epochs"].get<double>(), described.at(0).first, described.at(0).second,
                      end.value("ended_early", false) ? "; ended early: train.patience" : "");
 }
 
