@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// How a data set is divided that lacks splits: the recipe's keys of these names in [data].
+/// How a data set that lacks splits is divided.
 struct HoldOut {
   /// The fraction of samples that is held out as test split.
   double test_fraction = 0.1;

@@ -40,13 +40,20 @@ Fields mixed_fields(Fields fields) {
     if (is_numeric(target)) continue;
     if (!is_label(target))
       throw BadInput(
-          "data.mixup: target '{}' can not be mixed; this needs a class label or fractional "
+          "data.mixup: target '{}' cannot be mixed; this needs a class label or fractional "
           "numbers",
           target.name);
     target.type = Type::f32;
     target.shape = {static_cast<int64_t>(target.categories.size())};
   }
   return fields;
+}
+
+size_t checked_label(const Sample& sample, size_t field, size_t classes) {
+  const int64_t label = sample.as<int64_t>(field)[0];
+  if (label < 0 || std::cmp_greater_equal(label, classes))
+    throw BadInput("label {}: expected 0 to {}", label, classes - 1);
+  return static_cast<size_t>(label);
 }
 
 template <typename T>
@@ -79,9 +86,9 @@ class MixedUp final : public DatasetLayer {
       if (is_label(plain[i])) {
         const std::span<float> probabilities = to.as<float>(i);
         std::ranges::fill(probabilities, 0.0F);
-        probabilities[static_cast<size_t>(own.as<int64_t>(i)[0])] += static_cast<float>(mix.own);
-        probabilities[static_cast<size_t>(other.as<int64_t>(i)[0])] +=
-            static_cast<float>(1 - mix.own);
+        const size_t classes = probabilities.size();
+        probabilities[checked_label(own, i, classes)] += static_cast<float>(mix.own);
+        probabilities[checked_label(other, i, classes)] += static_cast<float>(1 - mix.own);
         continue;
       }
       if (plain[i].type == Type::f32)

@@ -83,6 +83,11 @@ TEST(Mixup, DrawsSharesFromTheBetaDistribution) {
   EXPECT_TRUE(std::isfinite(draw_mix(1e-6, 100, 1, 0, 0).own)) << "powers that underflow";
 }
 
+TEST(Mixup, RefusesALabelThatIsNoClass) {
+  const auto dataset = mixed_up(labelled<float>({1}, {1, 2, 3}, {0, 1, 2}), 0.5, 1);
+  expect_bad_input([&] { read_field<float>(*dataset, 1); }, {"label 2", "0 to 1"});
+}
+
 TEST(Mixup, LeavesTheDataSetAsItIsWhenNothingIsAsked) {
   const auto dataset = numbered(4);
   EXPECT_EQ(mixed_up(dataset, 0, 1), dataset);
