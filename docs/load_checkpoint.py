@@ -13,3 +13,9 @@ def load(path):  # -> {name: tensor} for load_state_dict, and the description of
         if begin == end: return torch.empty(t["shape"], dtype=TYPES[t["dtype"]])
         return torch.frombuffer(data[begin:end], dtype=TYPES[t["dtype"]]).reshape(t["shape"])
     return {k: tensor(t) for k, t in header.items() if not k.startswith("optimizer.")}, about
+
+def normalize(x, field):  # samples as in x.npy, as the model was trained on them; `field` is one of about["inputs"]
+    x = torch.as_tensor(x).float() / (255 if field["type"] == "u8" else 1)
+    if not field["mean"]: return x
+    shape = (-1, 1, 1) if len(field["shape"]) == 3 else ()  # other samples than images have one channel
+    return (x - torch.tensor(field["mean"]).reshape(shape)) / torch.tensor(field["deviation"]).reshape(shape)

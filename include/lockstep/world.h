@@ -70,10 +70,11 @@ class Started {
 ///     if (world.rank() == 0) fmt::print("mean loss {}\n", losses.item<double>());
 ///
 /// Every worker must call the same collectives in the same order, with tensors of equal types and
-/// (if not stated otherwise) sizes; where they differ, Mismatch names both. Tensors may have any
-/// strides and are of float, double, half, bfloat16, long, int, short, char, byte or bool; bool is
-/// reduced by Operation::min (true on all workers) and Operation::max (true on any) only. Where a
-/// tensor has *rows*, its dimension 0 is the rank. Nothing is recorded for a backward pass.
+/// (if not stated otherwise) numbers of elements; where they differ, Mismatch names both. (Shapes
+/// are not compared: 2 x 3 may be sent to 6.) Tensors may have any strides and are of float,
+/// double, half, bfloat16, long, int, short, char, byte or bool; bool is reduced by Operation::min
+/// (true on all workers) and Operation::max (true on any) only. Where a tensor has *rows*, its
+/// dimension 0 is the rank. Nothing is recorded for a backward pass.
 ///
 /// Functions that end in `_async` start a collective and return at once. All collectives and
 /// messages of a world are executed one after another, in the order of the calls; use `duplicate`

@@ -56,6 +56,10 @@ std::string format_count(int64_t count) {
   return digits;
 }
 
+std::string format_loss(double loss) {
+  return std::abs(loss) < 0.1 ? fmt::format("{:.4g}", loss) : fmt::format("{:.4f}", loss);
+}
+
 std::string plural(int64_t count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }

@@ -18,6 +18,9 @@ std::string format_duration(double seconds);
 /// 12345 -> "12,345".
 std::string format_count(int64_t count);
 
+/// With four digits: 2.3026, 0.0123 -> "0.0123", 0.00012345 -> "0.0001234".
+std::string format_loss(double loss);
+
 /// "1 worker", "2 workers".
 std::string plural(int64_t count, const std::string& noun);
 

@@ -38,23 +38,21 @@ job::EvaluateJob job_of(const EvaluateFlags& flags) {
           flags.settings.front());
     return job;
   }
-  Recipe recipe;
-  recipe.data.name = flags.data;
-  apply_settings(recipe, flags.settings);
-  job.data = recipe.data;
+  job.data = flags.data;
+  job.change = [settings = flags.settings](Recipe& recipe) { apply_settings(recipe, settings); };
   return job;
 }
 
 void print(const run::Json& result) {
   const auto samples = result["samples"].get<int64_t>();
   const double speed = static_cast<double>(samples) / result["seconds"].get<double>();
-  std::vector<std::pair<std::string, std::string>> lines = {
-      {"loss", fmt::format("{:.4f}", result["loss"].get<double>())}};
+  std::vector<std::pair<std::string, std::string>> lines = {{"loss", format_loss(result["loss"])}};
   for (auto& figure : observe::describe_figures(result, result["metrics"], "", 2))
     lines.push_back(std::move(figure));
-  lines.emplace_back("samples", fmt::format("{} of {}, {} samples/s", format_count(samples),
-                                            result["data"].get<std::string>(),
-                                            format_count(static_cast<int64_t>(speed))));
+  lines.emplace_back(
+      "samples", fmt::format("{} of {} ({} split), {} samples/s", format_count(samples),
+                             result["data"].get<std::string>(), result["split"].get<std::string>(),
+                             format_count(static_cast<int64_t>(speed))));
   lines.emplace_back("model", result["model"].get<std::string>());
   print_lines(lines);
 }

@@ -63,9 +63,9 @@ class Printer {
 
   void tell_speed() const {
     const double seconds = stopwatch_.seconds();
-    tell(fmt::format("{} samples in {:.1f} s, {} samples/s with loading", format_count(samples_),
-                     seconds,
-                     format_count(static_cast<int64_t>(static_cast<double>(samples_) / seconds))));
+    tell(fmt::format("{} sample{} in {:.1f} s, {:.4g} samples/s with loading",
+                     format_count(samples_), samples_ == 1 ? "" : "s", seconds,
+                     static_cast<double>(samples_) / seconds));
   }
 
  private:
@@ -125,12 +125,14 @@ class PredictCommand final : public Command {
         ->required()
         ->type_name("RUN|FILE");
     app()
-        .add_option("FILES", flags_.files,
-                    "images (PNG, JPEG), folders of images, or .npy arrays of samples")
+        .add_option(
+            "FILES", flags_.files,
+            "images (PNG, JPEG), folders of images (without their subfolders), or .npy arrays")
         ->required()
         ->type_name("FILE...");
     app()
-        .add_option("--top", flags_.top, "print this many classes, the most probable first")
+        .add_option("--top", flags_.top,
+                    "print this many classes, the most probable first (--json: always all)")
         ->type_name("K");
     add_load_flag(app(), flags_.plugins);
     app().add_flag("--json", flags_.json, "print one JSON object per sample, with all outputs");

@@ -12,6 +12,7 @@
 #include "lockstep/error.h"
 #include "optim/schedule.h"
 #include "run/events.h"
+#include "run/outcome.h"
 #include "run/run_folder.h"
 
 namespace lockstep::cli {
@@ -38,8 +39,10 @@ void make_paths_absolute(Recipe& recipe) {
       data.replace(prefix.size(), std::string::npos,
                    fs::absolute(data.substr(prefix.size())).lexically_normal().string());
   }
-  if (!recipe.model.weights.empty())
-    recipe.model.weights = fs::absolute(recipe.model.weights).lexically_normal().string();
+  std::string& weights = recipe.model.weights;
+  if (weights.empty()) return;
+  if (fs::is_directory(weights)) weights = (fs::path(weights) / "model.safetensors").string();
+  weights = fs::absolute(weights).lexically_normal().string();
 }
 
 Recipe recipe_from(const TrainFlags& flags, Recipe base) {
@@ -73,17 +76,53 @@ Facts recorded_values(const fs::path& run) {
   return before;
 }
 
-// Whether the recipe is that of the run so far, but for more epochs or steps, which come after what
-// has been trained already.
-bool is_longer_run(const Recipe& asked, const Facts& before) {
-  if (optim::schedules().at(asked.schedule.name).depends_on_length) return false;
+// How much longer a run becomes.
+struct Extension {
+  bool more_steps = false;
+  bool more_patience = false;
+  /// Whether it is like a run that had all of this from the start: the rest of the recipe is the
+  /// same, and so are the steps so far.
+  bool changes_nothing = false;
+
+  bool is_longer() const { return more_steps || more_patience; }
+};
+
+Extension extension(const Recipe& asked, const Facts& before) {
   Recipe then = asked;
   for (const auto& [key, value] : before)
-    if (key == "train.epochs" || key == "train.steps") set(then, key, value);
-  const bool longer = asked.train.steps > 0
-                          ? then.train.steps > 0 && asked.train.steps > then.train.steps
-                          : then.train.steps == 0 && asked.train.epochs > then.train.epochs;
-  return longer && differences(result_values(then), before).empty();
+    if (key == "train.epochs" || key == "train.steps" || key == "train.patience")
+      set(then, key, value);
+  const auto& now = asked.train;
+  const auto& was = then.train;
+  Extension found;
+  found.more_steps = now.steps > 0 ? was.steps > 0 && now.steps > was.steps
+                                   : was.steps == 0 && now.epochs > was.epochs;
+  found.more_patience = was.patience > 0 && (now.patience == 0 || now.patience > was.patience);
+  const bool same_length = now.steps == was.steps && now.epochs == was.epochs;
+  const bool same_rates =
+      same_length || !optim::schedules().at(asked.schedule.name).depends_on_length;
+  found.changes_nothing = (same_length || found.more_steps) && same_rates &&
+                          (now.patience == was.patience || found.more_patience) &&
+                          differences(result_values(then), before).empty();
+  return found;
+}
+
+// Refuses what would leave a finished run as it is.
+void check_finished(const Recipe& asked, const Extension& more, bool differs, const fs::path& out) {
+  const auto outcome = run::outcome_of(out);
+  if (!outcome || outcome->kind != run::Outcome::Kind::ended) return;
+  const bool ended_early = outcome->event.value("ended_early", false);
+  if (ended_early && more.more_steps && !more.more_patience)
+    throw BadInput(
+        "--resume --out {}: the run ended early, since train.patience = {} epochs were not better "
+        "than the best one; more epochs change nothing, but more patience does: --set "
+        "train.patience={}, or 0",
+        out.string(), asked.train.patience, 2 * asked.train.patience);
+  if (differs && !more.is_longer())
+    throw BadInput(
+        "--resume --out {}: the run is finished, so that other settings change nothing; give more "
+        "epochs (--epochs), or start a new run from its weights (--weights {})",
+        out.string(), (out / "model.safetensors").string());
 }
 
 }  // namespace
@@ -98,9 +137,9 @@ RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
                                                                : out / "recipe.toml");
   const Recipe asked = recipe_from(flags, used);
   const Facts before = recorded_values(out);
-  const bool longer = is_longer_run(asked, before);
+  const Extension more = extension(asked, before);
   std::vector<std::string> different;
-  if (!longer) different = differences(result_values(asked), before);
+  if (!more.changes_nothing) different = differences(result_values(asked), before);
   if (asked.train.compress == "power_sgd")
     different.emplace_back(
         "train.compress = \"power_sgd\": checkpoints do not contain the error that workers have "
@@ -109,10 +148,16 @@ RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
   if (!different.empty() && !flags.force)
     throw BadInput(
         "--resume --out {}: the result would differ from that of the recipe this run started with: "
-        "{}; resume without changes, start a new run, or use --force (then no single recipe "
+        "{}{}; resume without changes, start a new run, or use --force (then no single recipe "
         "reproduces the result)",
-        out.string(), fmt::join(different, "; "));
-  return {asked, std::move(different), longer};
+        out.string(), fmt::join(different, "; "),
+        more.more_steps && optim::schedules().at(asked.schedule.name).depends_on_length
+            ? fmt::format(" (the learning rates of schedule.name = \"{}\" depend on the number of "
+                          "steps)",
+                          asked.schedule.name)
+            : "");
+  check_finished(asked, more, !different.empty(), out);
+  return {asked, std::move(different), more.is_longer()};
 }
 
 }  // namespace lockstep::cli

@@ -15,13 +15,13 @@ struct RequestedRecipe {
   Recipe recipe;
   /// With --resume --force: how it differs from the recipe that the run started with.
   std::vector<std::string> departures = {};
-  /// With --resume: the run gets more epochs or steps than it started with.
+  /// With --resume: the run gets more epochs, steps or patience than it started with.
   bool is_longer = false;
 };
 
 /// The recipe that the flags name, or that of the resumed run, with the changes from flags. Throws
 /// BadInput; also when a run would be resumed with a changed recipe and without --force. A longer
-/// run is allowed if its first steps are those of the run so far.
+/// run is allowed without it if its first steps are those of the run so far.
 RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record);
 
 /// The name of a run without --out: that of the recipe file, or DATA-MODEL.

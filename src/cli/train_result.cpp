@@ -33,10 +33,10 @@ std::string shares(const Json& end) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// "7 of 10 (validation accuracy 91.20 %)"; empty if it is the last one.
+// "7 of 10 (validation accuracy 91.20 %)"; empty if there was only one.
 std::string describe_best(const Json& end) {
   const Json best = end.value("best", Json());
-  if (best.is_null() || best["step"] == end["steps"]) return {};
+  if (best.is_null() || end["epochs"].get<double>() <= 1) return {};
   const std::string figure = best["figure"];  // "validation_accuracy"
   const size_t underscore = figure.find('_');
   const std::string split = figure.substr(0, underscore);
@@ -56,7 +56,7 @@ std::vector<SummaryLine> summary(const Json& end) {
   std::vector<SummaryLine> lines;
   for (const std::string split : {"validation", "test"}) {
     if (!end.contains(split + "_loss")) continue;
-    lines.emplace_back(split + " loss", fmt::format("{:.4f}", end[split + "_loss"].get<double>()));
+    lines.emplace_back(split + " loss", format_loss(end[split + "_loss"]));
     for (auto& figure :
          observe::describe_figures(end, end.value("metrics", Json::object()), split, 2))
       lines.emplace_back(std::move(figure));

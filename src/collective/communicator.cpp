@@ -110,10 +110,13 @@ std::string Communicator::what_is_running() const {
 
 void Communicator::look_at(const transport::LongWait& wait) {
   if (options_.stall_seconds > 0 && wait.reaches(options_.stall_seconds))
-    options_.tell_stall(fmt::format("rank {} has waited {:g} s for rank{} {} in {}",
-                                    transport_->peers()[static_cast<size_t>(rank())].rank,
-                                    options_.stall_seconds, wait.late.size() == 1 ? "" : "s",
-                                    fmt::join(wait.late, ", "), what_is_running()));
+    options_.tell_stall(fmt::format(
+        "rank {} has waited {:g} s for rank{} {} in {}{}",
+        transport_->peers()[static_cast<size_t>(rank())].rank, options_.stall_seconds,
+        wait.late.size() == 1 ? "" : "s", fmt::join(wait.late, ", "), what_is_running(),
+        call_.collective == Collective::send_receive
+            ? "; messages are sent in the order of calls: if every rank sends first, use exchange"
+            : ""));
   if (wait.seconds < kTellSeconds) return;
   if (wait.reaches(kTellSeconds)) transport_->tell_whereabouts({label_of(call_), sequence_});
   compare_whereabouts(wait.late);

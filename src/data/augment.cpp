@@ -16,8 +16,10 @@ namespace {
 void check_input(const Field& input, const Augment& augment) {
   if (!is_quantity(input) || input.shape.size() != 3)
     throw BadInput(
-        "data.flip, data.shift, data.cutout: samples of shape {} are not images (channels x height "
-        "x width); leave them out",
+        "data.{}: samples of shape {} are not images (channels x height x width); leave it out",
+        augment.flip        ? "flip"
+        : augment.shift > 0 ? "shift"
+                            : "cutout",
         to_string(input.shape));
   const int64_t side = std::min(input.shape[1], input.shape[2]);
   if (augment.shift < 0 || augment.shift >= side)

@@ -1,5 +1,7 @@
 #include "data/hold_out.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -84,6 +86,12 @@ std::shared_ptr<const Dataset> take_part(std::shared_ptr<const Dataset>& all, co
 
 Splits hold_out(Splits splits, const HoldOut& options) {
   const auto seed = static_cast<uint64_t>(options.seed);
+  const auto warn = [&](const char* split) {
+    splits.warnings.push_back(fmt::format(
+        "data.{}_fraction has no effect: the data have a {} split of their own", split, split));
+  };
+  if (splits.test && options.test_fraction != HoldOut().test_fraction) warn("test");
+  if (splits.validation && options.validation_fraction != 0) warn("validation");
   if (!splits.test)
     splits.test = take_part(splits.train,
                             {"test", options.test_fraction, RandomStream(Purpose::hold_out, seed)});

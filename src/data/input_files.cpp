@@ -67,9 +67,14 @@ class InputFiles::ImageFile final : public File {
 class InputFiles::ArrayFile final : public File {
  public:
   ArrayFile(const fs::path& path, const Field& input, ChannelOrder layout) : array_(path, layout) {
-    if (array_.shape() != input.shape)
-      throw BadInput("{}: samples are {}, but the model was trained on {}", path.string(),
-                     to_string(array_.shape()), to_string(input.shape));
+    if (const Shape& in_file = array_.array().shape(); array_.shape() != input.shape)
+      throw BadInput(
+          "{}: samples are {}{}, but the model was trained on {}{}", path.string(),
+          to_string(in_file),
+          layout == ChannelOrder::channels_last ? " (read as channels_last, as the model's data)"
+                                                : "",
+          to_string(input.shape),
+          in_file.size() + 1 == input.shape.size() ? "; save a single sample as x[None]" : "");
     if (array_.type() != input.type)
       throw BadInput(
           "{}: is {}, but the model was trained on {}: bytes are scaled to 0..1 and floats are "

@@ -159,8 +159,8 @@ std::optional<NpyPair> read_other(const fs::path& folder, const std::string& nam
   const fs::path x = folder / fmt::format("x_{}.npy", name);
   const fs::path y = folder / fmt::format("y_{}.npy", name);
   if (fs::exists(x) != fs::exists(y))
-    throw BadInput("{}: has {} but not {}; add it, or remove the other to hold out a part of x.npy",
-                   folder.string(), (fs::exists(x) ? x : y).filename().string(),
+    throw BadInput("{}: has {} but not {}; add it, or remove the other", folder.string(),
+                   (fs::exists(x) ? x : y).filename().string(),
                    (fs::exists(x) ? y : x).filename().string());
   if (!fs::exists(x)) return std::nullopt;
   NpyPair pair = read_pair(x, y, layout);

@@ -1,5 +1,6 @@
 #include "job/inference.h"
 
+#include <array>
 #include <utility>
 
 #include "base/clock.h"
@@ -24,12 +25,30 @@ class Trainer {
     }
     return *library_;
   }
+  /// Throws BadInput if the model needs a plugin that is not loaded.
+  const train::TrainerLibrary& get_for(const run::ModelFile& model) {
+    get().check_names(model.about.name, model.about.objective);
+    return *library_;
+  }
 
  private:
   const std::vector<std::string> plugins_;
   std::future<const train::TrainerLibrary*> loading_ = load_trainer();
   const train::TrainerLibrary* library_ = nullptr;
 };
+
+// By EvaluateJob::Split.
+constexpr std::array kSplitNames = {"train", "validation", "test"};
+
+data::DataOptions data_of(const EvaluateJob& job, const run::ModelDescription& about) {
+  Recipe recipe;
+  recipe.data.name = job.data.empty() ? about.data : job.data;
+  const auto kind = [](const std::string& name) { return name.substr(0, name.find(':')); };
+  if (kind(recipe.data.name) == kind(about.data)) recipe.data.options = about.data_options;
+  if (recipe.data.name == about.data) recipe.data.hold_out = about.hold_out;
+  if (job.change) job.change(recipe);
+  return recipe.data;
+}
 
 std::shared_ptr<const Dataset> split_of(const Splits& splits, EvaluateJob::Split wanted) {
   if (wanted == EvaluateJob::Split::train) return splits.train;
@@ -46,17 +65,14 @@ std::shared_ptr<const Dataset> split_of(const Splits& splits, EvaluateJob::Split
 run::Json evaluate(const EvaluateJob& job) {
   Trainer trainer(job.plugins);
   const run::ModelFile model = run::open_model(job.model);
-  data::DataOptions asked = job.data;
-  if (asked.name.empty()) {
-    asked.name = model.about.data;
-    asked.options = model.about.data_options;
-    asked.hold_out = model.about.hold_out;
-  }
+  const data::DataOptions asked = data_of(job, model.about);
   const Splits splits = data::load_splits(asked);
   const auto dataset = data::relabelled(split_of(splits, job.split), model.about.fields);
-  const train::TrainerLibrary& library = trainer.get();
+  const train::TrainerLibrary& library = trainer.get_for(model);
   const Stopwatch stopwatch;
-  run::Json result = {{"model", model.path.string()}, {"data", asked.name}};
+  run::Json result = {{"model", model.path.string()},
+                      {"data", asked.name},
+                      {"split", kSplitNames[static_cast<size_t>(job.split)]}};
   result.update(library.evaluate_model(model, dataset));
   result["seconds"] = stopwatch.seconds();
   return result;
@@ -72,7 +88,7 @@ void predict(const PredictJob& job,
                    model.path.string(), inputs.size());
   const auto files =
       std::make_shared<data::InputFiles>(job.files, inputs[0], model.about.data_options);
-  trainer.get().predict(model, files, [&](const train::PredictedRows& rows) {
+  trainer.get_for(model).predict(model, files, [&](const train::PredictedRows& rows) {
     take({*files, model.about.fields.targets}, rows);
   });
 }

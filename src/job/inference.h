@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/input_files.h"
-#include "data/training_data.h"
+#include "recipe/recipe.h"
 #include "train/inference.h"
 
 namespace lockstep::job {
@@ -14,14 +14,17 @@ namespace lockstep::job {
 /// What `lockstep evaluate` does.
 struct EvaluateJob {
   std::filesystem::path model;  ///< a run's folder, or a file
-  /// The data set; an empty name: the one that the model was trained on, with its options, divided
-  /// as it was then.
-  data::DataOptions data = {.name = ""};
+  /// The data set; empty: the one that the model was trained on, divided as it was then. One of the
+  /// same kind ("npy:...") has the same options.
+  std::string data = {};
+  /// Changes the recipe's [data].
+  std::function<void(Recipe&)> change = {};
   enum class Split { train, validation, test } split = Split::test;
   std::vector<std::string> plugins = {};
 };
 
-/// Loss and metrics as evaluate_model returns them, with "model" (the file), "data" and "seconds".
+/// Loss and metrics as evaluate_model returns them, with "model" (the file), "data", "split" and
+/// "seconds".
 /// Throws BadInput.
 run::Json evaluate(const EvaluateJob& job);
 

@@ -115,7 +115,7 @@ PreparedJob prepare(TrainingJob job) {
   auto data = data::load_training_data(job.recipe.data, job.recipe.train.batch,
                                        static_cast<uint64_t>(job.recipe.train.seed));
   if (library == nullptr) library = loading.get();
-  library->check_names(job.recipe);
+  library->check_names(job.recipe.model.name, job.recipe.objective.name);
   auto folder = std::make_unique<run::SharedFolder>(job.folder);
   return {std::move(job), library, std::move(data), std::move(folder), std::move(plugins_sha256)};
 }
@@ -133,6 +133,8 @@ train::WorkerTask task_of(const PreparedJob& ready, const launch::Job& mine) {
                 .tell = tell},
       .limits = {.stop = &launch::stop_asked(), .stop_at_step = job.stop_at_step},
       .folder = ready.folder.get(),
+      .start = job.folder.begin == run::FolderOptions::Begin::resume ? train::Start::again
+                                                                     : train::Start::anew,
       .asked_out = job.folder.out ? job.folder.out->string() : "",
       .departures = job.departures,
       .plugins_sha256 = ready.plugins_sha256};

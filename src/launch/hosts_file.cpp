@@ -26,6 +26,8 @@ int slots_in(const std::string& word, const std::string& where) {
 }  // namespace
 
 std::vector<ListedHost> read_hosts(const std::filesystem::path& file, int default_slots) {
+  if (!std::filesystem::is_regular_file(file))
+    throw BadInput("--hosts {}: no such file", file.string());
   std::istringstream lines(read_file(file));
   std::vector<ListedHost> hosts;
   int number = 0;

@@ -94,10 +94,11 @@ void Progress::show(const Json& event) {
 void Progress::show_epoch(const Json& event) {
   const std::string split = event.contains("validation_loss") ? "validation" : "test";
   const std::string figures = join_figures(describe_figures(event, metrics_, split, 2), ", ");
-  print(fmt::format("after epoch {:g}: train loss {:.4f}, {} loss {:.4f}{}{}",
+  print(fmt::format("after epoch {:g}: train loss {}, {} loss {}{}{}",
                     std::round(100 * event.value("epoch", 0.0)) / 100,
-                    event.value("train_loss", 0.0), split, event.value(split + "_loss", 0.0),
-                    figures.empty() ? "" : ", ", figures));
+                    format_loss(event.value("train_loss", 0.0)), split,
+                    format_loss(event.value(split + "_loss", 0.0)), figures.empty() ? "" : ", ",
+                    figures));
 }
 
 void Progress::show_step(const Json& event) {
@@ -153,7 +154,7 @@ std::string describe_step(const Json& event, const Json& metrics, size_t width) 
       {fmt::format("step {}/{}", format_count(event.value("step", 0)),
                    format_count(event.value("steps", 0))),
        5},
-      {fmt::format("loss {:.4f}", event.value("loss", 0.0)), 7},
+      {fmt::format("loss {}", format_loss(event.value("loss", 0.0))), 7},
       {join_figures(describe_figures(event, metrics, "", 1), "  "), 3},
       {fmt::format("lr {:.4g}", event.value("lr", 0.0)), 1},
       {fmt::format("{} samples/s",

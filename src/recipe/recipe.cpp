@@ -117,9 +117,13 @@ Facts result_values(const Recipe& recipe) {
 
 std::vector<std::string> differences(const Facts& now, const Facts& before) {
   std::vector<std::string> found;
-  for (const auto& [name, value] : now)
-    if (const std::string* was = find(before, name); was == nullptr || *was != value)
+  const Facts defaults = result_values({});
+  for (const auto& [name, value] : now) {
+    const std::string* was = find(before, name);
+    if (was == nullptr) was = find(defaults, name);  // an earlier version had no such key
+    if (was == nullptr || *was != value)
       found.push_back(fmt::format("{}: {}, was {}", name, value, was ? *was : "not set"));
+  }
   for (const auto& [name, was] : before)
     if (find(now, name) == nullptr) found.push_back(fmt::format("{}: not set, was {}", name, was));
   return found;

@@ -86,6 +86,7 @@ run::Json evaluate_model(const run::ModelFile& file, std::shared_ptr<const Datas
   run::Json figures = scorecard.figures(result.totals, "");
   figures["samples"] = result.totals.samples;
   figures["metrics"] = objective::shown_metrics(trained.objective->metrics());
+  figures["tables"] = scorecard.table_figures(result.tables);
   return figures;
 }
 

@@ -12,9 +12,10 @@
 namespace lockstep::train {
 
 /// Loss and metrics of a trained model over a data set, which has the fields of the model's
-/// description. Tables are not part of it.
+/// description.
 ///
-///     {"loss": 0.25, "accuracy": 0.91, "samples": 10000, "metrics": {"accuracy": "percent"}}
+///     {"loss": 0.25, "accuracy": 0.91, "samples": 10000, "metrics": {"accuracy": "percent"},
+///      "tables": {"confusion": [[...], ...], ...}}
 run::Json evaluate_model(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset);
 
 /// The outputs of a trained model for some samples, one row per sample.

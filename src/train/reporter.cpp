@@ -67,7 +67,7 @@ void Reporter::start(int64_t parameters) {
       {"lockstep", LOCKSTEP_VERSION},
       {"processor", processor_name()}};
   for (const auto& [key, value] : result_values(recipe_)) event["recipe"][key] = value;
-  if (!recipe_.model.weights.empty())
+  if (!recipe_.model.weights.empty() && !setup_.lacks_weights)
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
   event.update(circumstances_.workers);
   events_.write(event);
@@ -80,6 +80,11 @@ void Reporter::warn_of_circumstances() {
         fmt::format("optimizer.scale_lr_by_workers multiplies the learning rate by {}: the result "
                     "depends on the number of workers",
                     setup_.group.world_size()));
+  if (const bool chooses = recipe_.train.patience > 0 || kept_checkpoints(recipe_).best;
+      chooses && !setup_.has_validation())
+    warn(
+        "there is no validation split, so that the test split chooses the best epoch: its figures "
+        "will be too good; set data.validation_fraction");
   for (const std::string& warning : setup_.data->splits.warnings) warn(warning);
   for (const std::string& why : setup_.left_weights)
     warn(fmt::format("{}: {}: left out", recipe_.model.weights, why));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/agreement.h"
@@ -122,7 +123,7 @@ data::LoaderOptions loader_options(const Recipe& recipe, const data::Share& shar
 }  // namespace
 
 Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingData> loaded,
-             Facts facts)
+             Facts facts, Start start)
     : recipe(checked(std::move(asked))),
       world(std::move(everyone)),
       group(world.communicator()),
@@ -136,7 +137,10 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
                                          : recipe.train.epochs * steps_per_epoch) {
-  if (!recipe.model.weights.empty()) left_weights = load_initial_weights(recipe, *model);
+  if (!recipe.model.weights.empty()) {
+    lacks_weights = start == Start::again && !std::filesystem::exists(recipe.model.weights);
+    if (!lacks_weights) left_weights = load_initial_weights(recipe, *model);
+  }
   require_same_run(*this, std::move(facts));
 }
 

@@ -13,6 +13,7 @@
 #include "objective/scorecard.h"
 #include "recipe/recipe.h"
 #include "train/best.h"
+#include "train/trainer.h"
 
 namespace lockstep::train {
 
@@ -21,7 +22,8 @@ namespace lockstep::train {
 struct Setup {
   /// Collective. Throws BadInput; Mismatch if workers have different recipes, data, metrics or
   /// `facts`.
-  Setup(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data, Facts facts);
+  Setup(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data, Facts facts,
+        Start start);
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
 
@@ -33,6 +35,8 @@ struct Setup {
   const std::shared_ptr<Objective> objective;
   const std::shared_ptr<Model> model;
   std::vector<std::string> left_weights;  ///< of model.weights, and why they do not fit
+  /// Whether model.weights was not there to be loaded.
+  bool lacks_weights = false;
   const objective::Scorecard evaluation;  ///< of the validation and test splits
   const Ranking ranking;
   data::Loader loader;

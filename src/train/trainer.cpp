@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <utility>
@@ -63,6 +64,7 @@ class Run {
  private:
   void take_up(const Safetensors* memory);
   void load_checkpoint();
+  void find_best_weights();
   void take_state_of(int donor);
   void train_one_step();
   void check_finite(const Totals& totals) const;
@@ -225,6 +227,9 @@ void Run::load_checkpoint() {
   const auto found = checkpoints_->newest();
   const Json before = last_start(*folder_);
   if (!found) {
+    if (setup_.lacks_weights)
+      throw BadInput("{}: no such file, and {} has no checkpoint to resume from",
+                     recipe_.model.weights, folder_->path().string());
     reporter_.start(step_.replica().flat_parameters().count());
     if (folder_->goes_on())
       reporter_.warn(
@@ -242,6 +247,19 @@ void Run::load_checkpoint() {
   point_ = std::move(resumed);
   last_checkpoint_step_ = point_.step;
   reporter_.resume(point_.step, found->path.string(), before);
+  if (kept_checkpoints(recipe_).best && point_.best.step > 0) find_best_weights();
+}
+
+// They are missing if they were not asked for before, or were removed.
+void Run::find_best_weights() {
+  if (std::filesystem::exists(folder_->best_weights())) return;
+  if (point_.best.step == point_.step)
+    save_weights(folder_->best_weights(), *setup_.model, about_the_model());
+  else
+    reporter_.warn(
+        fmt::format("{} is missing, and the weights of the best epoch so far (after step {}) with "
+                    "it; it will be written after a better one",
+                    folder_->best_weights().string(), point_.best.step));
 }
 
 // All workers get the donor's state, since other hosts may lack the checkpoint or weights file.
@@ -362,9 +380,9 @@ Outcome Run::end() {
 }  // namespace
 
 Trainer::Trainer(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data,
-                 Facts facts)
+                 Facts facts, Start start)
     : setup_(std::make_unique<Setup>(std::move(recipe), std::move(world), std::move(data),
-                                     std::move(facts))) {}
+                                     std::move(facts), start)) {}
 
 Trainer::~Trainer() = default;
 

@@ -28,6 +28,10 @@ struct Circumstances {
   bool goes_on = false;  ///< a later generation of an elastic run, which has a "start" event
 };
 
+/// Whether a run starts, or may have a checkpoint or the memory of other workers to continue from,
+/// which has all that model.weights is for.
+enum class Start { anew, again };
+
 /// Runs a recipe in a run's folder and writes its events.
 ///
 ///     Trainer trainer(recipe, world, data::load_training_data(recipe.data, ...));
@@ -40,7 +44,7 @@ class Trainer {
   /// is created. Collective. Throws BadInput; Mismatch if workers have different recipes, data or
   /// `facts`: what else must be the same on all workers.
   Trainer(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data,
-          Facts facts = {});
+          Facts facts = {}, Start start = Start::anew);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

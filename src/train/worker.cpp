@@ -95,7 +95,8 @@ class Output {
 
 Outcome train_with(World world, const WorkerTask& task, const Generation& turn) {
   try {
-    Trainer trainer(task.recipe, world, task.data, {{"the plugins' digest", task.plugins_sha256}});
+    Trainer trainer(task.recipe, world, task.data, {{"the plugins' digest", task.plugins_sha256}},
+                    turn.goes_on ? Start::again : task.start);
     Output output(world, task, turn, trainer);
     return trainer.run(output.folder(), output.events(), turn.limits, output.circumstances(),
                        turn.memory);
@@ -206,10 +207,10 @@ run::Outcome train_as_worker(const WorkerTask& task) {
 
 namespace {
 
-void check_names(const Recipe& recipe) {
+void check_names(const std::string& model, const std::string& objective) {
   try {
-    model::models().at(recipe.model.name);
-    objective::objectives().at(recipe.objective.name);
+    model::models().at(model);
+    objective::objectives().at(objective);
   } catch (const BadInput& error) {
     throw BadInput("{}; to use a plugin's, give --load LIBRARY", error.what());
   }

@@ -25,6 +25,7 @@ struct WorkerTask {
   /// Opened on rank 0, which writes the run's events and draws the progress line; other ranks print
   /// only errors.
   run::SharedFolder* folder = nullptr;
+  Start start = Start::anew;
   /// This worker's --out, or ""; only rank 0's is used.
   std::string asked_out;
   /// Reasons why the result depends on more than the recipe, if any.
@@ -46,8 +47,8 @@ struct TrainerLibrary {
   /// Throws BadInput; see train/plugins.h.
   void (*register_linked_plugins)();
   void (*load_plugin)(const std::string& library);
-  /// Throws BadInput for a recipe whose model or objective does not exist.
-  void (*check_names)(const Recipe& recipe);
+  /// Throws BadInput if there is no such model or objective.
+  void (*check_names)(const std::string& model, const std::string& objective);
   /// One line per row of a table: "models" or "objectives".
   std::string (*list)(const std::string& table);
   /// See train/inference.h.

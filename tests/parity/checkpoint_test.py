@@ -13,7 +13,7 @@ import numpy
 import torch
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "docs")]
-from load_checkpoint import load
+from load_checkpoint import load, normalize
 from networks import network, network_of
 from save_checkpoint import save
 
@@ -29,11 +29,8 @@ def train(lockstep, folder, out, model, *flags):
 
 def pytorch_scores(net, about, x):
     net.eval()
-    means, deviations = (torch.tensor(about["inputs"][0][key]) for key in ("mean", "deviation"))
-    channels = (-1, 1, 1) if x.ndim == 4 else ()  # other samples than images have one channel
-    x = torch.from_numpy(x) / 255.0
     with torch.no_grad():
-        return net((x - means.reshape(channels)) / deviations.reshape(channels))
+        return net(normalize(x, about["inputs"][0]))
 
 
 def write_arrays(folder, shape):
@@ -45,9 +42,9 @@ def write_arrays(folder, shape):
     return x, y
 
 
-def check_loads_in_pytorch(lockstep, folder, model, shape):
+def check_loads_in_pytorch(lockstep, folder, model, shape, *flags):
     x, y = write_arrays(folder, shape)
-    end = train(lockstep, folder, "a", model, "--steps", "4")
+    end = train(lockstep, folder, "a", model, "--steps", "4", *flags)
     tensors, about = load(folder / "a/model.safetensors")
     net = network_of(about)
     net.load_state_dict(load(folder / "a/checkpoints/step-00000004.safetensors")[0])
@@ -100,6 +97,7 @@ def main(lockstep):
     with tempfile.TemporaryDirectory() as folder:
         for model, shape in models.items():
             check_loads_in_pytorch(lockstep, Path(folder) / model, model, shape)
+        check_loads_in_pytorch(lockstep, Path(folder) / "plain", "mlp", (5,), "--set", "data.normalize=false")
         check_comes_back(lockstep, Path(folder) / "back")
         check_types(Path(folder))
 
