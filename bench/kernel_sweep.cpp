@@ -97,7 +97,7 @@ double ratio_of(const std::vector<std::vector<double>>& times, const Statistic& 
 // LibTorch's time divided by ours. What seems slow is measured again, by the least of many rounds,
 // since a neighbour on the machine can only make a round longer.
 double ratio_of(const Call& ours, const std::vector<Call>& theirs, const Settings& settings) {
-  constexpr int kMoreRounds = 8;
+  constexpr int kMoreRounds = 4;
   std::vector<Call> contestants = {ours};
   contestants.insert(contestants.end(), theirs.begin(), theirs.end());
   const Race race(contestants);
