@@ -12,19 +12,25 @@
 namespace lockstep::kernels {
 namespace {
 
-// Below this size a tile of 4 x 4 results is mostly empty.
-constexpr int64_t kLeastSideForWinograd = 3;
+// Of the 4 x 4 results of tiles, less than this part lies in images of 3, 5, 6 and 9 pixels a side.
+constexpr double kLeastFilled = 0.6;
 
 // With fewer tiles, transforming filters takes longer than it saves.
-constexpr int64_t kLeastTilesForWinograd = 2;
-constexpr int64_t kLeastTilesForManyFilters = 6;
+constexpr int64_t kLeastTiles = 10;
 
 constexpr int64_t kFewPixels = 64;
+constexpr int64_t kSmallFilters = 3;
 
 bool fills_tiles(const ConvShape& shape) {
-  return std::min(shape.out_height(), shape.out_width()) >= kLeastSideForWinograd &&
-         winograd_tiles(shape) >=
-             (winograd_holds_filters(shape) ? kLeastTilesForWinograd : kLeastTilesForManyFilters);
+  const int64_t tiles = winograd_tiles(shape);
+  const int64_t results = shape.samples * shape.out_height() * shape.out_width();
+  return tiles >= kLeastTiles &&
+         static_cast<double>(results) >= kLeastFilled * 16 * static_cast<double>(tiles);
+}
+
+// Then half of each pair of blocks that our kernels compute at a time is empty.
+bool has_one_block(const ConvShape& shape) {
+  return std::min(shape.in_channels, shape.out_channels) == kLanes;
 }
 
 // Then oneDNN takes longer to reorder weights than to use them.
@@ -35,16 +41,34 @@ bool has_few_pixels(const ConvShape& shape) {
 // Whether oneDNN has only a reference kernel for one of the passes: a property of its version, the
 // processor and the shape.
 bool only_by_reference(const ConvShape& shape) {
-  const std::vector<std::string> of =
-      DirectConvolution(shape, ImageLayout::blocked).implementations();
-  return std::any_of(of.begin(), of.end(), is_reference);
+  const Implementations of =
+      DirectConvolution(shape, ImageLayout::blocked, Reordering::weights).implementations();
+  return is_reference(of.forward) || is_reference(of.input_gradient) ||
+         is_reference(of.weight_gradient);
 }
 
-// The same for a plain image, which is asked too often to ask oneDNN: a part of what it is fast
-// for.
+// Whether oneDNN is faster than packed convolutions in our layout.
+bool direct_is_fast(const ConvShape& shape) {
+  return !has_few_pixels(shape) && !shape.is_smaller_than_filters() && !only_by_reference(shape);
+}
+
+// Whether a packed convolution leaves its input's gradient to oneDNN, whose bits are the same.
+bool has_direct_input_gradient(const ConvShape& shape) {
+  return has_avx512() && has_one_block(shape) && shape.kernel > 1 && direct_is_fast(shape);
+}
+
+// Whether oneDNN has more than a reference kernel for a plain image, which is asked too often to
+// ask oneDNN: a part of what it has.
 bool first_layer_is_fast(const ConvShape& shape) {
   return shape.in_channels < kLanes && 2 * shape.padding < shape.kernel && shape.kernel <= 7 &&
-         (shape.kernel <= 3 || (shape.stride <= 3 && !shape.is_smaller_than_filters()));
+         (shape.kernel <= kSmallFilters ||
+          (shape.stride <= 3 && std::min(shape.in_height, shape.in_width) > 1));
+}
+
+// Reordering images takes longer than it saves, except for large filters over plain images.
+Reordering reordering_for(const ConvShape& shape, ImageLayout input) {
+  return input == ImageLayout::plain && shape.kernel > kSmallFilters ? Reordering::images
+                                                                     : Reordering::weights;
 }
 
 float* floats(std::byte* scratch) {
@@ -78,11 +102,9 @@ const float* prepared(const ConvShape& shape, Weights kind, const float* weights
 
 Method method_for(const ConvShape& shape, ImageLayout input) {
   if (input == ImageLayout::plain) return Method::direct;
-  if (winograd_serves(shape) && fills_tiles(shape)) return Method::winograd;
-  return has_avx512() || has_few_pixels(shape) || shape.is_smaller_than_filters() ||
-                 only_by_reference(shape)
-             ? Method::packed
-             : Method::direct;
+  if (winograd_serves(shape) && fills_tiles(shape) && !has_one_block(shape))
+    return Method::winograd;
+  return has_avx512() || !direct_is_fast(shape) ? Method::packed : Method::direct;
 }
 
 const char* to_string(Method method) {
@@ -106,17 +128,29 @@ bool serves(const ConvShape& shape, ImageLayout input) {
 
 Convolution::Convolution(const ConvShape& shape, ImageLayout input)
     : shape_(shape), input_(input), method_(method_for(shape, input)) {
-  if (method_ == Method::direct) direct_.emplace(shape, input);
+  if (method_ == Method::direct || (method_ == Method::packed && has_direct_input_gradient(shape)))
+    direct_.emplace(shape, input, reordering_for(shape, input));
+  if (input == ImageLayout::plain)
+    has_thin_gradient_ =
+        shape.kernel <= kSmallFilters || is_reference(direct_->implementations().weight_gradient);
+}
+
+Implementations Convolution::implementations() const {
+  Implementations of = direct_ ? direct_->implementations() : Implementations();
+  if (method_ != Method::direct) of.forward = of.weight_gradient = "";
+  if (has_thin_gradient_) of.weight_gradient = "";
+  return of;
 }
 
 int64_t Convolution::scratch_bytes() const {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-  if (input_ == ImageLayout::plain)
-    return std::max(direct_->scratch_bytes(), kFloat * thin_scratch_count(shape_));
-  if (direct_) return direct_->scratch_bytes();
-  if (method_ == Method::packed) return kFloat * packed_scratch_count(shape_);
-  return kFloat *
-         std::max(winograd_scratch_count(shape_), winograd_scratch_count(shape_.transposed()));
+  int64_t bytes = direct_ ? direct_->scratch_bytes() : 0;
+  if (has_thin_gradient_) bytes = std::max(bytes, kFloat * thin_scratch_count(shape_));
+  if (method_ == Method::packed) bytes = std::max(bytes, kFloat * packed_scratch_count(shape_));
+  if (method_ == Method::winograd)
+    bytes = kFloat *
+            std::max(winograd_scratch_count(shape_), winograd_scratch_count(shape_.transposed()));
+  return bytes;
 }
 
 void Convolution::weights_changed() {
@@ -126,7 +160,7 @@ void Convolution::weights_changed() {
 }
 
 void Convolution::forward(const float* weights, const float* x, float* y, std::byte* scratch) {
-  if (direct_) return direct_->forward(weights, x, y, scratch);
+  if (method_ == Method::direct) return direct_->forward(weights, x, y, scratch);
   if (method_ == Method::packed)
     return packed_convolve(shape_, x, prepared(shape_, Weights::plain, weights, filters_), y,
                            floats(scratch));
@@ -146,9 +180,8 @@ void Convolution::input_gradient(const float* weights, const float* dy, float* d
 
 void Convolution::weight_gradient(const float* x, const float* dy, float* weights,
                                   std::byte* scratch) const {
-  if (input_ == ImageLayout::plain)
-    return thin_weight_gradient(shape_, x, dy, weights, floats(scratch));
-  if (direct_) return direct_->weight_gradient(x, dy, weights, scratch);
+  if (has_thin_gradient_) return thin_weight_gradient(shape_, x, dy, weights, floats(scratch));
+  if (method_ == Method::direct) return direct_->weight_gradient(x, dy, weights, scratch);
   if (method_ == Method::packed)
     return packed_weight_gradient(shape_, x, dy, weights, floats(scratch));
   winograd_weight_gradient(shape_, x, dy, weights, floats(scratch));

@@ -13,7 +13,7 @@ namespace lockstep::kernels {
 enum class Method { winograd, packed, direct };
 
 /// The method for a convolution: a fixed rule on its shape, based on measurements
-/// (`bench/kernels.cpp`). Never chosen by timing at run time, because other methods give other
+/// (`bench/kernel_sweep.cpp`). Never chosen by timing at run time, because other methods give other
 /// bits.
 Method method_for(const ConvShape& shape, ImageLayout input);
 const char* to_string(Method method);
@@ -30,6 +30,8 @@ class Convolution {
 
   const ConvShape& shape() const { return shape_; }
   Method method() const { return method_; }
+  /// oneDNN's names for the passes that it computes; empty for those that are ours.
+  Implementations implementations() const;
   /// The scratch memory that the functions below need.
   int64_t scratch_bytes() const;
 
@@ -45,6 +47,7 @@ class Convolution {
   ConvShape shape_;
   ImageLayout input_;
   Method method_;
+  bool has_thin_gradient_ = false;  ///< the weights' gradient of a plain input is not oneDNN's
   std::optional<DirectConvolution> direct_;
   // Empty until they are needed, and for Winograd's layers with too many weights to keep them.
   std::vector<float> filters_;

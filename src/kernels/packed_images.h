@@ -67,7 +67,7 @@ struct Packing {
 };
 
 inline int64_t group_of(const ConvShape& s, const Images& targets) {
-  if (s.kernel == 1 && targets.width >= 2 * kRowsOfTarget) return 1;  // then nothing need be packed
+  if (s.kernel == 1 && targets.width >= kRowsOfTarget) return 1;  // then nothing need be packed
   const int64_t enough =
       std::max(divide_up(kRowsOfGroup, targets.pixels()), divide_up(kRowsOfTarget, targets.width));
   return divide_up(s.samples, divide_up(s.samples, enough));
@@ -102,19 +102,45 @@ void clear_pixel(T* to) {
   std::fill_n(to, kLanes, T(0));
 }
 
+// The columns of a phase that lie in the image; zeros are before and behind.
+struct Inside {
+  Inside(const Packing& p, int64_t phase)
+      : begin(std::min(p.columns, divide_up(std::max<int64_t>(0, p.left - phase), p.phases))),
+        end(std::clamp(divide_up(p.of.width + p.left - phase, p.phases), begin, p.columns)),
+        first(begin * p.phases + phase - p.left) {}
+
+  int64_t begin;
+  int64_t end;
+  int64_t first;  ///< the image's column at `begin`
+};
+
 // One row, phase and sample of a group.
 template <typename T>
-void pack_row(const Packing& p, int64_t phase, const T* from, T* to) {
+void pack_row(const Packing& p, const Inside& inside, const T* from, T* to) {
   const int64_t stride = p.column_stride();
-  const int64_t begin =
-      std::min(p.columns, divide_up(std::max<int64_t>(0, p.left - phase), p.phases));
-  const int64_t end =
-      std::clamp(divide_up(p.of.width + p.left - phase, p.phases), begin, p.columns);
-  for (int64_t column = 0; column < begin; ++column) clear_pixel(to + column * stride);
-  from += (begin * p.phases + phase - p.left) * kLanes;
-  for (int64_t column = begin; column < end; ++column, from += p.phases * kLanes)
+  for (int64_t column = 0; column < inside.begin; ++column) clear_pixel(to + column * stride);
+  from += inside.first * kLanes;
+  for (int64_t column = inside.begin; column < inside.end; ++column, from += p.phases * kLanes)
     copy_pixel(from, to + column * stride);
-  for (int64_t column = end; column < p.columns; ++column) clear_pixel(to + column * stride);
+  for (int64_t column = inside.end; column < p.columns; ++column) clear_pixel(to + column * stride);
+}
+
+// One block and phase of a group.
+template <typename T>
+void pack_phase(const Packing& p, int64_t group, int64_t block, int64_t phase, const T* x, T* to) {
+  const Inside inside(p, phase);
+  for (int64_t i = 0; i < p.group; ++i, to += kLanes) {
+    const int64_t sample = group * p.group + i;
+    const T* from = x + (sample * p.of.blocks + block) * p.of.pixels() * kLanes;
+    for (int64_t row = 0; row < p.of.height; ++row) {
+      T* const packed = to + row * p.row_stride();
+      if (sample < p.samples)
+        pack_row(p, inside, from + row * p.of.width * kLanes, packed);
+      else
+        for (int64_t column = 0; column < p.columns; ++column)
+          clear_pixel(packed + column * p.column_stride());
+    }
+  }
 }
 
 // Returns where the packed images are: `memory`, unless x need not be packed.
@@ -124,21 +150,10 @@ const T* pack(const Packing& p, const T* x, T* memory) {
 #pragma omp parallel for collapse(2)
   for (int64_t group = 0; group < p.groups(); ++group)
     for (int64_t block = 0; block < p.of.blocks; ++block)
-      for (int64_t row = 0; row < p.of.height; ++row)
-        for (int64_t phase = 0; phase < p.phases; ++phase)
-          for (int64_t i = 0; i < p.group; ++i) {
-            T* to = memory + group * p.group_stride() + block * p.block_stride() +
-                    row * p.row_stride() + phase * p.phase_stride() + i * kLanes;
-            const int64_t sample = group * p.group + i;
-            if (sample < p.samples)
-              pack_row(
-                  p, phase,
-                  x + ((sample * p.of.blocks + block) * p.of.height + row) * p.of.width * kLanes,
-                  to);
-            else
-              for (int64_t column = 0; column < p.columns; ++column)
-                clear_pixel(to + column * p.column_stride());
-          }
+      for (int64_t phase = 0; phase < p.phases; ++phase)
+        pack_phase(p, group, block, phase, x,
+                   memory + group * p.group_stride() + block * p.block_stride() +
+                       phase * p.phase_stride());
   return memory;
 }
 

@@ -29,9 +29,16 @@ struct Targets {
   }
 };
 
+// Whether taps that lie on padding are worth skipping: if they are most of them, or if enough
+// samples of one pixel are multiplied at a time.
+inline bool targets_are_pixels(const ConvShape& s, const Packing& p) {
+  return s.is_smaller_than_filters() &&
+         (p.group >= kLanes || 2 * std::min(s.in_height, s.in_width) <= s.kernel);
+}
+
 inline Targets forward_targets(const ConvShape& s, const Packing& p) {
   Targets of;
-  const bool by_pixel = s.is_smaller_than_filters();
+  const bool by_pixel = targets_are_pixels(s, p);
   const int64_t columns = by_pixel ? 1 : s.out_width();
   for (int64_t row = 0; row < s.out_height(); ++row)
     for (int64_t column = 0; column < s.out_width(); column += columns) {
@@ -51,7 +58,7 @@ inline Targets forward_targets(const ConvShape& s, const Packing& p) {
 
 inline Targets backward_targets(const ConvShape& s, const Packing& p) {
   Targets of;
-  const bool by_pixel = s.is_smaller_than_filters();
+  const bool by_pixel = targets_are_pixels(s, p);
   for (int64_t row = 0; row < s.in_height; ++row)
     for (int64_t first = 0; first < (by_pixel ? s.in_width : std::min(s.stride, s.in_width));
          ++first) {

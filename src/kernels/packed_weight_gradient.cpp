@@ -1,7 +1,8 @@
 // The weights' gradient of a packed convolution, in the words of packed_convolution.cpp: for each
 // tap a product of matrices, in channels x pixels times pixels x out channels. It is summed over
-// *runs*, pixels that lie together in x and in dy: rows of an image, or all samples of a pixel
-// where rows are short. Sums run over samples, rows and columns; or over pixels and samples.
+// *runs*, pixels that lie together in x and in dy: rows of an image, or where rows are short the
+// samples of a group at one pixel. Sums run over samples, rows and columns; or over groups, pixels
+// and samples.
 #include <vector>
 
 #include "kernels/packed_convolution.h"
@@ -16,11 +17,18 @@ constexpr int64_t kRowsOfChunk = 256;  // pixels that are summed at a time
 
 // Then more samples than pixels of a row can be multiplied at a time.
 bool has_short_rows(const ConvShape& s) {
-  return s.is_smaller_than_filters() || (s.out_width() < kLanes && s.samples >= s.out_width());
+  return s.out_width() < kLanes && s.samples >= s.out_width();
+}
+
+// How many samples are packed together where rows are short: as many as fill a chunk, as evenly as
+// possible.
+int64_t samples_of_group(const ConvShape& s) {
+  const int64_t most = std::max(kLanes, kRowsOfChunk / (s.out_height() * s.out_width()));
+  return divide_up(s.samples, divide_up(s.samples, most));
 }
 
 // The sums of a convolution's weights' gradient: for each tap, the same number of runs for each
-// sample (or for all of them, if they are packed).
+// sample (or for each group of them, if they are packed).
 struct OuterPlan {
   std::vector<std::vector<Run>> runs_by_tap;  ///< of `samples`
   int64_t samples;
@@ -57,7 +65,8 @@ OuterPlan plan_by_rows(const ConvShape& s) {
 
 // For images that by_pixels packed.
 OuterPlan plan_by_pixels(const ConvShape& s) {
-  const int64_t pixel = s.samples * kLanes;
+  const int64_t group = samples_of_group(s);
+  const int64_t pixel = group * kLanes;
   OuterPlan plan = {
       {}, 1, s.in_height * s.in_width * pixel, s.out_height() * s.out_width() * pixel, kLanes};
   for (int64_t tap = 0; tap < s.kernel * s.kernel; ++tap) {
@@ -66,15 +75,15 @@ OuterPlan plan_by_pixels(const ConvShape& s) {
       const int64_t y = at / s.out_width() * s.stride + tap / s.kernel - s.padding;
       const int64_t x = at % s.out_width() * s.stride + tap % s.kernel - s.padding;
       if (y >= 0 && y < s.in_height && x >= 0 && x < s.in_width)
-        runs.push_back({(y * s.in_width + x) * pixel, at * pixel, s.samples});
+        runs.push_back({(y * s.in_width + x) * pixel, at * pixel, group});
     }
   }
   return plan;
 }
 
-// All samples of a pixel lie together: [block][pixel][sample][8].
+// The samples of a group lie together at each pixel: [group][block][pixel][sample of the group][8].
 Packing by_pixels(const ConvShape& s, Images of) {
-  return {{of.blocks, of.pixels(), 1}, s.samples, s.samples, 1, 1, 0};
+  return {{of.blocks, of.pixels(), 1}, s.samples, samples_of_group(s), 1, 1, 0};
 }
 
 // The images of a weights' gradient, packed or not.
@@ -82,7 +91,7 @@ template <typename T>
 struct OuterImages {
   const T* x;
   const T* dy;
-  int64_t samples;
+  int64_t samples;  ///< or groups
 };
 
 // The products of some pairs, over all samples. One pair may have no second block.
@@ -149,7 +158,7 @@ void packed_weight_gradient(const ConvShape& shape, const T* x, const T* dy, T* 
     T* const at_x = threads_memory + of_thread * omp_get_max_threads();
     images.x = pack(packed_x, x, at_x);
     images.dy = pack(by_pixels(s, results_of(s)), dy, at_x + packed_x.count());
-    images.samples = 1;
+    images.samples = packed_x.groups();
   }
 #pragma omp parallel for
   for (int64_t first = 0; first < divide_up(s.out_channels, kPair); first += kPairsOfPart)

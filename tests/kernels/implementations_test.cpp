@@ -20,8 +20,9 @@ std::string name_of(const ConvShape& s) {
 
 void expect_no_reference(const ConvShape& shape) {
   const ImageLayout layout = shape.in_channels % 8 == 0 ? ImageLayout::blocked : ImageLayout::plain;
-  if (!serves(shape, layout) || method_for(shape, layout) != Method::direct) return;
-  for (const std::string& implementation : DirectConvolution(shape, layout).implementations())
+  if (!serves(shape, layout)) return;
+  const Implementations of = Convolution(shape, layout).implementations();
+  for (const std::string& implementation : {of.forward, of.input_gradient, of.weight_gradient})
     EXPECT_FALSE(is_reference(implementation)) << implementation << " serves " << name_of(shape);
 }
 

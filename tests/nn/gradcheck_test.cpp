@@ -9,14 +9,14 @@ namespace {
 
 using torch::Tensor;
 
-constexpr int64_t kChannels = 8;
+constexpr int64_t kChannels = 16;
 
 /// x, the weight, gamma and beta of conv - bn, by which a function is differentiated.
 using Arguments = std::vector<Tensor>;
 
 Arguments random_arguments() {
   torch::manual_seed(5);
-  return {torch::randn({2, kChannels, 5, 4}), torch::randn({kChannels, kChannels, 3, 3}),
+  return {torch::randn({3, kChannels, 8, 7}), torch::randn({kChannels, kChannels, 3, 3}),
           torch::rand({kChannels}) + 0.5, torch::randn({kChannels})};
 }
 

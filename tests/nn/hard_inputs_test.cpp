@@ -27,7 +27,7 @@ int64_t numbers_lost(const Tensor& y) {
 TEST(HardInputs, WhatIsNotANumberStaysSo) {
   torch::nn::Conv2d conv = convolution(16, 16);
   ConvBn layer = layer_of(conv);
-  Tensor x = torch::randn({2, 16, 8, 8});
+  Tensor x = torch::randn({3, 16, 8, 8});
   x[0][3][2][2] = kNan;
   const Tensor y = layer(x);
   ASSERT_EQ(layer.served_by(), "winograd");
@@ -37,7 +37,7 @@ TEST(HardInputs, WhatIsNotANumberStaysSo) {
   ASSERT_EQ(pooled.served_by(), "winograd");
   torch::NoGradGuard no_grad;
   conv->weight.fill_(kNan);
-  EXPECT_TRUE(std::isnan(mean_pool(layer(torch::randn({2, 16, 8, 8}))).sum().item<float>()));
+  EXPECT_TRUE(std::isnan(mean_pool(layer(torch::randn({3, 16, 8, 8}))).sum().item<float>()));
 }
 
 TEST(HardInputs, ABatchNormOfOtherChannelsIsRefused) {
@@ -65,13 +65,13 @@ TEST(HardInputs, EachBackwardPassUsesTheWeightsOfItsForwardPass) {
       torch::nn::Conv2d conv = convolution(16, 16, kernel, 1, kernel / 2);
       ConvBn layer = layer_of(conv);
       torch::manual_seed(2);
-      const Tensor x = torch::randn({2, 16, 8, 8}).requires_grad_();
-      const Tensor direction = torch::randn({2, 16, 8, 8});
+      const Tensor x = torch::randn({3, 16, 8, 8}).requires_grad_();
+      const Tensor direction = torch::randn({3, 16, 8, 8});
       conv->weight = first.clone().requires_grad_();
       const Tensor y = plain(layer(x));
       if (!alone) {
         conv->weight = second.clone().requires_grad_();
-        plain(layer(torch::randn({2, 16, 8, 8}).requires_grad_())).square().sum().backward();
+        plain(layer(torch::randn({3, 16, 8, 8}).requires_grad_())).square().sum().backward();
       }
       (y * direction).sum().backward();
       gradients[alone] = x.grad();
@@ -93,12 +93,12 @@ TEST(HardInputs, WeightsOfAnotherShapeThanTheOptionsSayAreLeftToLibTorchWhichRef
   torch::nn::Conv2d conv = convolution(16, 16);
   ConvMaxPool pooled(conv);
   conv->weight = torch::randn({16, 8, 3, 3});
-  EXPECT_THROW(pooled(torch::randn({2, 16, 8, 8})), c10::Error);
+  EXPECT_THROW(pooled(torch::randn({3, 16, 8, 8})), c10::Error);
 }
 
 TEST(HardInputs, GradientsOfGradientsAreRefused) {
   ConvBn layer = layer_of(convolution(16, 16));
-  const Tensor x = torch::randn({2, 16, 8, 8}).requires_grad_();
+  const Tensor x = torch::randn({3, 16, 8, 8}).requires_grad_();
   const Tensor loss = layer(x).square().sum();
   expect_bad_input([&] { torch::autograd::grad({loss}, {x}, {}, true, true); },
                    {"create_graph", "Kernels::torch"});
