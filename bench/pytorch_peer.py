@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""One worker of Python's PyTorch, as bench/training_rounds.py starts it: pytorch_peer.py PEER MODEL BATCH THREADS CORE...
+"""One worker of Python's PyTorch, as bench/training_rounds.py starts it.
+
+    bench/pytorch_peer.py PEER MODEL BATCH THREADS CORE...
 
 It trains the network of docs/networks.py on prepared batches in memory. PEER says how:
 

@@ -15,15 +15,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ["resnet20", "resnet18", "convnet"]
 PEERS = ["nchw", "channels_last", "mkldnn", "compiled_nchw", "compiled_channels_last"]
+CACHE = "TORCHINDUCTOR_CACHE_DIR"  # the variable that names the folder for what torch.compile has compiled
 ALWAYS = PEERS[:2]  # these work with all versions of PyTorch
-NEARLY = 0.8
+NEARLY = 0.9
 WARM_UP = 5
+LIMIT = 600  # seconds for a peer to start and compile, or to train
 
 
 def kind(peer):
@@ -90,13 +93,14 @@ class Peer:
             "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
             "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo",
             "USE_LIBUV": "0",  # Debian's PyTorch 2 has none
-            "TORCHINDUCTOR_CACHE_DIR": cache,
+            CACHE: cache,
         }
         if kind(name) == "compiled":
             # Generated code calls SLEEF, which Debian's PyTorch does not export. Without it, torch.compile finds that
             # vector instructions do not work, and generates code without them.
             variables["LD_PRELOAD"] = "libsleef.so.3"
-        command = [sys.executable, ROOT / "bench/pytorch_peer.py", name, options.model, str(options.batch), str(threads)]
+        command = [sys.executable, ROOT / "bench/pytorch_peer.py", name, options.model]
+        command += [str(options.batch), str(threads)]
         self.errors = tempfile.TemporaryFile("w+")
         began = time.time()
         self.processes = [
@@ -109,7 +113,10 @@ class Peer:
         self.first_step = self.about["first_step_at"] - began
 
     def answer(self):
+        late = threading.Timer(LIMIT, self.close)  # a worker that fails may leave rank 0 waiting for it
+        late.start()
         line = self.processes[0].stdout.readline()
+        late.cancel()
         if line:
             return json.loads(line)
         self.close()
@@ -133,9 +140,11 @@ class Peer:
 
 @contextlib.contextmanager
 def started_peers(options, workers, threads=1):
-    """{name: Peer}, without those that do not work with this version of PyTorch."""
+    """{name: Peer}, without those that do not work with this version of PyTorch. What they compile is kept only in the
+    folder that the environment names, if it does."""
     peers = {}
-    with tempfile.TemporaryDirectory() as cache:  # empty, so that compiling takes its full time
+    with tempfile.TemporaryDirectory() as temporary:
+        cache = os.environ.get(CACHE, temporary)
         try:
             for name in options.peers:
                 try:

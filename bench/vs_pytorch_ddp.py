@@ -40,8 +40,8 @@ def print_summary(options, ours, peers, rounds):
     efficiency = [speeds["lockstep"] / speeds["one worker"] / options.workers for speeds in rounds]
     allowed = [speeds["independent"] / speeds["one worker"] / options.workers for speeds in rounds]
     of_best = max(speeds["lockstep"] for speeds in rounds) / max(speeds["one worker"] for speeds in rounds)
-    print(f"efficiency: {min(efficiency):.3f} to {max(efficiency):.3f}, of the best speeds {of_best / options.workers:.3f}; "
-          f"of independent runs {min(allowed):.3f} to {max(allowed):.3f}")
+    print(f"efficiency: {min(efficiency):.3f} to {max(efficiency):.3f}, of the best speeds "
+          f"{of_best / options.workers:.3f}; of independent runs {min(allowed):.3f} to {max(allowed):.3f}")
 
 
 def main():
