@@ -34,9 +34,13 @@ void expect_address_and_digest(const std::string& before, const std::string& aft
   EXPECT_EQ(archive.sha512, std::string(127, '0') + "1");
 }
 
-TEST(Npm, ReadsTheAddressAndTheDigest) { expect_address_and_digest("", ""); }
+TEST(Npm, ReadsTheAddressAndTheDigest) {
+  expect_address_and_digest("", "");
+}
 
-TEST(Npm, ReadsTheListThatNpm12Answers) { expect_address_and_digest("[", "]"); }
+TEST(Npm, ReadsTheListThatNpm12Answers) {
+  expect_address_and_digest("[", "]");
+}
 
 TEST(Npm, SaysWhenNpmIsNotInstalled) {
   const TemporaryFolder empty;
