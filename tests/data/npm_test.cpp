@@ -20,16 +20,26 @@ struct FakeNpm {
   }
 };
 
-TEST(Npm, ReadsTheAddressAndTheDigest) {
+void expect_address_and_digest(const std::string& before, const std::string& after) {
   const std::string base64 = std::string(85, 'A') + "Q==";  // 64 bytes: zeros, then 1
   const FakeNpm npm(
       "[ \"$1 $2\" = 'view p@1' ] || exit 1\necho warned >&2\n"
-      "echo '{\"dist.tarball\":\"https://example.org/p.tgz\","
+      "echo '" +
+      before +
+      "{\"dist.tarball\":\"https://example.org/p.tgz\","
       "\"dist.integrity\":\"sha512-" +
-      base64 + "\"}'");
+      base64 + "\"}" + after + "'");
   const NpmArchive archive = find_npm_archive("p@1");
   EXPECT_EQ(archive.url, "https://example.org/p.tgz");
   EXPECT_EQ(archive.sha512, std::string(127, '0') + "1");
+}
+
+TEST(Npm, ReadsTheAddressAndTheDigest) {
+  expect_address_and_digest("", "");
+}
+
+TEST(Npm, ReadsTheListThatNpm12Answers) {
+  expect_address_and_digest("[", "]");
 }
 
 TEST(Npm, SaysWhenNpmIsNotInstalled) {
@@ -46,7 +56,7 @@ TEST(Npm, PassesOnWhatNpmComplainsOf) {
 
 TEST(Npm, RefusesAnAnswerItCannotUse) {
   for (const std::string answer :
-       {"", "[]", "not json", "{}", R"({"dist.tarball":"https://example.org/p.tgz"})",
+       {"", "[]", "[1]", "not json", "{}", R"({"dist.tarball":"https://example.org/p.tgz"})",
         R"({"dist.tarball":"https://example.org/p.tgz","dist.integrity":"sha1-AAAA"})",
         R"({"dist.tarball":"https://example.org/p.tgz","dist.integrity":"sha512-AAAA"})",
         R"({"dist.tarball":1,"dist.integrity":2})"}) {
