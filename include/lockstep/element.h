@@ -19,7 +19,8 @@ enum class Type {
 /// How a reduction combines the elements of all ranks.
 enum class Operation {
   sum,   ///< sum of all
-  mean,  ///< sum divided by the number of ranks
+  mean,  ///< sum divided by the number of ranks; of integers rounded towards 0, and the sum must
+         ///< fit
   min,   ///< the smallest
   max,   ///< the largest
 };

@@ -89,6 +89,7 @@ class EvaluateCommand final : public Command {
 
   int run() override {
     const run::Json result = job::evaluate(job_of(flags_));
+    if (result.contains("warning")) tell("warning: " + result["warning"].get<std::string>());
     if (flags_.json)
       fmt::print("{}\n", result.dump());
     else

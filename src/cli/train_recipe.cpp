@@ -32,13 +32,7 @@ void apply_flags(Recipe& recipe, const TrainFlags& flags) {
 
 // So that a run can be resumed from any working directory.
 void make_paths_absolute(Recipe& recipe) {
-  std::string& data = recipe.data.name;
-  for (const auto& row : data::datasets()) {
-    const std::string prefix = row->name + ":";
-    if (row->argument == "DIR" && data.starts_with(prefix) && data.size() > prefix.size())
-      data.replace(prefix.size(), std::string::npos,
-                   fs::absolute(data.substr(prefix.size())).lexically_normal().string());
-  }
+  recipe.data.name = data::with_absolute_path(recipe.data.name);
   std::string& weights = recipe.model.weights;
   if (weights.empty()) return;
   if (fs::is_directory(weights)) weights = (fs::path(weights) / "model.safetensors").string();

@@ -45,9 +45,8 @@ std::string describe_best(const Json& end) {
   metrics.update(end.value("metrics", Json::object()));
   const auto described =
       observe::describe_figures({{figure, best["value"]}}, {{name, metrics[name]}}, split, 2);
-  return fmt::format("{:g} of {:g} ({} {}){}", best["epoch"].get<double>(),
-                     end["epochs"].get<double>(), described.at(0).first, described.at(0).second,
-                     end.value("ended_early", false) ? "; ended early: train.patience" : "");
+  return fmt::format("{:g} of {:g} ({} {})", best["epoch"].get<double>(),
+                     end["epochs"].get<double>(), described.at(0).first, described.at(0).second);
 }
 
 using SummaryLine = std::pair<std::string, std::string>;
@@ -63,6 +62,8 @@ std::vector<SummaryLine> summary(const Json& end) {
   }
   if (const std::string best = describe_best(end); !best.empty())
     lines.emplace_back("best epoch", best);
+  if (end.value("ended_early", false))
+    lines.emplace_back("ended early", "no better epoch came (train.patience)");
   lines.emplace_back(
       "speed", fmt::format("{} samples/s", format_count(end["samples_per_second"].get<int64_t>())));
   lines.emplace_back("time", fmt::format("{}: {}", format_duration(end["seconds"]), shares(end)));

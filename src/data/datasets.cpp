@@ -80,6 +80,15 @@ Splits load_dataset(const std::string& name, const Options& options) {
   return splits;
 }
 
+std::string with_absolute_path(const std::string& name) {
+  for (const auto& row : datasets()) {
+    const std::string prefix = row->name + ":";
+    if (row->argument == "DIR" && name.starts_with(prefix) && name.size() > prefix.size())
+      return prefix + fs::absolute(name.substr(prefix.size())).lexically_normal().string();
+  }
+  return name;
+}
+
 void refuse_argument(const DatasetOptions& options, const std::string& name) {
   if (!options.argument.empty())
     throw BadInput("data '{}:{}': {} takes no argument", name, options.argument, name);

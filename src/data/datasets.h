@@ -24,6 +24,9 @@ Table<DatasetRow>& datasets();
 /// option, and splits with different fields.
 Splits load_dataset(const std::string& name, const Options& options);
 
+/// The name with an absolute path, if its argument is a folder: "npy:DIR".
+std::string with_absolute_path(const std::string& name);
+
 /// For makers of the data set `name`: throw BadInput if there is an argument, or if it is not an
 /// existing folder.
 void refuse_argument(const DatasetOptions& options, const std::string& name);

@@ -14,7 +14,9 @@
 namespace lockstep::data {
 namespace {
 
-std::string shape_and_type(const Field& field) {
+std::string described(const Field& field) {
+  if (!field.categories.empty()) return fmt::format("one of {} classes", field.categories.size());
+  if (field.shape.empty()) return fmt::format("one {}", name_of(field.type));
   return fmt::format("{} of {}", to_string(field.shape), name_of(field.type));
 }
 
@@ -27,7 +29,7 @@ void require_alike(const char* what, const std::vector<Field>& have,
     if (have[i].type != expected[i].type || have[i].shape != expected[i].shape ||
         have[i].categories.empty() != expected[i].categories.empty())
       throw BadInput("{} '{}' of the data is {}, but the model was trained on {}", what,
-                     have[i].name, shape_and_type(have[i]), shape_and_type(expected[i]));
+                     have[i].name, described(have[i]), described(expected[i]));
 }
 
 // For each class of `have`, its number in `expected`.

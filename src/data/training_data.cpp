@@ -10,7 +10,6 @@
 #include "data/mixup.h"
 
 namespace lockstep::data {
-namespace {
 
 std::string digest_of(const Splits& splits) {
   Digest digest(Digest::Kind::sha256);
@@ -19,8 +18,6 @@ std::string digest_of(const Splits& splits) {
   if (splits.validation) digest.add(splits.validation->digest());
   return digest.hex();
 }
-
-}  // namespace
 
 Splits load_splits(const DataOptions& options) {
   return hold_out(load_dataset(options.name, options.options), options.hold_out);

@@ -30,7 +30,7 @@ struct TrainingData {
   /// As a model reads them: all are normalized, and the training split is augmented and mixed.
   Splits splits;
   Fields fields;  ///< before normalization
-  /// sha256 over the digests of the splits, before augmentation and normalization.
+  /// Of the splits before augmentation and normalization.
   std::string digest;
   /// Measured on the training split, by input; empty for inputs that are not normalized.
   std::vector<Normalization> normalization;
@@ -40,6 +40,9 @@ struct TrainingData {
 /// The splits, without augmentation and normalization; missing ones are held out. Throws BadInput
 /// with the file, what is wrong and how to correct it.
 Splits load_splits(const DataOptions& options);
+
+/// sha256 over the digests of all splits.
+std::string digest_of(const Splits& splits);
 
 /// Loads data for batches of `batch` samples, augmented with random numbers from `seed`. Throws
 /// BadInput.

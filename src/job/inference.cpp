@@ -1,10 +1,15 @@
 #include "job/inference.h"
 
+#include <fmt/format.h>
+
 #include <array>
+#include <future>
 #include <utility>
 
 #include "base/clock.h"
+#include "data/datasets.h"
 #include "data/relabelled.h"
+#include "data/training_data.h"
 #include "job/trainer_library.h"
 #include "lockstep/error.h"
 
@@ -40,12 +45,19 @@ class Trainer {
 // By EvaluateJob::Split.
 constexpr std::array kSplitNames = {"train", "validation", "test"};
 
+// Whether both are of one name, whatever slashes end their paths.
+bool same_data(std::string a, std::string b) {
+  while (a.ends_with('/')) a.pop_back();
+  while (b.ends_with('/')) b.pop_back();
+  return a == b;
+}
+
 data::DataOptions data_of(const EvaluateJob& job, const run::ModelDescription& about) {
   Recipe recipe;
-  recipe.data.name = job.data.empty() ? about.data : job.data;
+  recipe.data.name = job.data.empty() ? about.data : data::with_absolute_path(job.data);
   const auto kind = [](const std::string& name) { return name.substr(0, name.find(':')); };
   if (kind(recipe.data.name) == kind(about.data)) recipe.data.options = about.data_options;
-  if (recipe.data.name == about.data) recipe.data.hold_out = about.hold_out;
+  if (same_data(recipe.data.name, about.data)) recipe.data.hold_out = about.hold_out;
   if (job.change) job.change(recipe);
   return recipe.data;
 }
@@ -55,8 +67,8 @@ std::shared_ptr<const Dataset> split_of(const Splits& splits, EvaluateJob::Split
   if (wanted == EvaluateJob::Split::test) return splits.test;
   if (!splits.validation)
     throw BadInput(
-        "the data have no validation split; evaluate the test split, or hold one out with --data "
-        "NAME --set data.validation_fraction=0.1");
+        "the data have no validation split; evaluate the test split, or data with a validation "
+        "split of their own");
   return splits.validation;
 }
 
@@ -67,6 +79,9 @@ run::Json evaluate(const EvaluateJob& job) {
   const run::ModelFile model = run::open_model(job.model);
   const data::DataOptions asked = data_of(job, model.about);
   const Splits splits = data::load_splits(asked);
+  const bool is_own = same_data(asked.name, model.about.data) && !model.about.data_sha256.empty();
+  auto digest = std::async(std::launch::async,
+                           [&] { return is_own ? data::digest_of(splits) : std::string(); });
   const auto dataset = data::relabelled(split_of(splits, job.split), model.about.fields);
   const train::TrainerLibrary& library = trainer.get_for(model);
   const Stopwatch stopwatch;
@@ -75,6 +90,11 @@ run::Json evaluate(const EvaluateJob& job) {
                       {"split", kSplitNames[static_cast<size_t>(job.split)]}};
   result.update(library.evaluate_model(model, dataset));
   result["seconds"] = stopwatch.seconds();
+  if (is_own && digest.get() != model.about.data_sha256)
+    result["warning"] = fmt::format(
+        "{} has changed since the model was trained on it, or is divided otherwise: the split may "
+        "contain samples that the model was trained on",
+        asked.name);
   return result;
 }
 

@@ -97,7 +97,8 @@ void Crew::see_who_ended() {
     if (!worker.ends_now()) continue;
     read_reports();  // those that it sent before it ended
     worker.ending().place = options_.count - --left_;
-    if (!worker.ending().well() && !patience_) patience_ = Deadline::in(options_.patience_seconds);
+    if ((!worker.ending().well() || signals_seen_ > 0) && !patience_)
+      patience_ = Deadline::in(options_.patience_seconds);
   }
   surroundings_.out.drain();
   surroundings_.err.drain();
@@ -121,6 +122,7 @@ void Crew::pass_on_signals() {
   const int signal = surroundings_.signals.take();
   if (signal == 0) return;
   if (++signals_seen_ == 1) first_signal_ = signal;
+  if (left_ < options_.count && !patience_) patience_ = Deadline::in(options_.patience_seconds);
   send_all(signals_seen_ == 1 ? signal : SIGKILL);
 }
 

@@ -234,26 +234,39 @@ Totals Scorecard::totals(std::span<const double> sums, std::span<const double> m
           .maxima = {maxima.begin(), maxima.end()}};
 }
 
-Json Scorecard::figures(const Totals& totals, const std::string& prefix) const {
-  Json figures = {{prefix + "loss", totals.mean_loss()}};
-  size_t sum = 0, maximum = 0;
+template <typename Visit>
+void Scorecard::visit_figures(const Totals& totals, const Visit& visit) const {
+  visit("loss", totals.loss, totals.weight);
+  auto sum = totals.sums.begin();
+  auto maximum = totals.maxima.begin();
+  const bool some = totals.samples > 0;  // else there are no sums
   for (const Metric& metric : metrics_) {
     if (is_table(metric)) continue;
-    const bool some = totals.samples > 0;
-    double value = 0;
-    if (metric.combine == Metric::Combine::max) {
-      value = some ? totals.maxima[maximum] : 0;
-      ++maximum;
-    } else if (has_weights(metric)) {
-      value = some ? divided(totals.sums[sum], totals.sums[sum + 1]) : 0;
-      sum += 2;
+    if (!some) {
+      visit(metric.name, 0.0, 0.0);
+    } else if (metric.combine == Metric::Combine::max) {
+      visit(metric.name, *maximum++, 1.0);
     } else {
-      value = some ? totals.sums[sum] : 0;
-      ++sum;
+      const double value = *sum++;
+      visit(metric.name, value, has_weights(metric) ? *sum++ : 1.0);
     }
-    figures[prefix + metric.name] = value;
   }
+}
+
+Json Scorecard::figures(const Totals& totals, const std::string& prefix) const {
+  Json figures = Json::object();
+  visit_figures(totals, [&](const std::string& name, double value, double weight) {
+    figures[prefix + name] = divided(value, weight);
+  });
   return figures;
+}
+
+double Scorecard::figure(const Totals& totals, const std::string& name) const {
+  double found = std::nan("");
+  visit_figures(totals, [&](const std::string& known, double value, double weight) {
+    if (known == name && weight != 0) found = value / weight;
+  });
+  return found;
 }
 
 Json Scorecard::table_figures(std::span<const double> tables) const {

@@ -66,12 +66,18 @@ class Scorecard {
 
   Totals totals(std::span<const double> sums, std::span<const double> maxima) const;
 
-  /// {"loss": 0.31, "accuracy": 0.93}; with a prefix "train_loss", ...
+  /// {"loss": 0.31, "accuracy": 0.93}; with a prefix "train_loss", ... A mean of nothing, whose
+  /// weight is 0, is 0.
   Json figures(const Totals& totals, const std::string& prefix) const;
+  /// The loss or a single metric, by its name; NaN for a mean of nothing.
+  double figure(const Totals& totals, const std::string& name) const;
   /// {"confusion": [[...], ...]}
   Json table_figures(std::span<const double> tables) const;
 
  private:
+  /// Calls visit(name, sum, weight) for the loss and every single metric.
+  template <typename Visit>
+  void visit_figures(const Totals& totals, const Visit& visit) const;
   void write(const Metric& metric, const Measurement& measurement, Slot& rest) const;
 
   const std::vector<Metric> metrics_;  ///< of the phase

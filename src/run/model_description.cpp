@@ -57,7 +57,12 @@ ModelDescription description_from(const Json& json) {
       .objective_options = options_from(json.at("objective_options"), "objective.options"),
       .data = json.at("data"),
       .data_options = options_from(json.at("data_options"), "data.options"),
-      .hold_out = hold_out_from(json.value("hold_out", Json()))};
+      .hold_out = hold_out_from(json.value("hold_out", Json())),
+      .data_sha256 = json.value("data_sha256", "")};
+  constexpr int64_t kMostThreads = 256;
+  if (about.threads < 1 || about.threads > kMostThreads)
+    throw BadInput("its description of the model has {} threads: expected 1 to {}", about.threads,
+                   kMostThreads);
   for (const Json& input : json.at("inputs")) {
     about.fields.inputs.push_back(field_from(input));
     about.normalization.push_back({input.at("mean"), input.at("deviation")});
@@ -91,6 +96,7 @@ Metadata to_metadata(const ModelDescription& about) {
                       {"data", about.data},
                       {"data_options", about.data_options.values()},
                       {"hold_out", to_json(about.hold_out)},
+                      {"data_sha256", about.data_sha256},
                       {"inputs", inputs},
                       {"targets", targets}}
                      .dump()}};
@@ -105,6 +111,8 @@ ModelDescription description_of(const Safetensors& file, const fs::path& path) {
         path.string());
   try {
     return description_from(Json::parse(found->second));
+  } catch (const BadInput& error) {
+    throw BadInput("{}: {}", path.string(), error.what());
   } catch (const Json::exception& error) {
     throw BadInput(
         "{}: its description of the model cannot be read ({}); another version of "

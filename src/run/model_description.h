@@ -25,6 +25,7 @@ struct ModelDescription {
   std::string data;  ///< the recipe's data.name
   Options data_options;
   data::HoldOut hold_out;
+  std::string data_sha256 = {};                    ///< empty in files of earlier versions
   Fields fields;                                   ///< as data sets have them
   std::vector<data::Normalization> normalization;  ///< by input
 };

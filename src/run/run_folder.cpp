@@ -104,7 +104,8 @@ RunFolder RunFolder::create(fs::path path, const Recipe& recipe) {
   if (error) throw BadInput("--out {}: cannot create: {}", path.string(), error.message());
   RunFolder folder(std::move(path), kLockSeconds);
   if (fs::exists(folder.recipe()) || fs::exists(folder.events()) ||
-      fs::exists(folder.checkpoints()) || fs::exists(folder.weights()))
+      fs::exists(folder.checkpoints()) || fs::exists(folder.weights()) ||
+      fs::exists(folder.best_weights()))
     throw BadInput(
         "--out {}: contains a run already; choose another folder, or continue it with --resume",
         folder.path().string());

@@ -13,14 +13,19 @@ namespace lockstep::train {
 using objective::Json;
 
 Json to_json(const Best& best) {
-  return {
-      {"step", best.step}, {"value", best.value}, {"evaluations_since", best.evaluations_since}};
+  return {{"step", best.step},
+          {"figure", best.figure},
+          {"value", best.value},
+          {"evaluations_since", best.evaluations_since},
+          {"evaluated", best.evaluated}};
 }
 
 Best best_from(const Json& json) {
   return {.step = json.at("step"),
+          .figure = json.at("figure"),
           .value = json.at("value"),
-          .evaluations_since = json.at("evaluations_since")};
+          .evaluations_since = json.at("evaluations_since"),
+          .evaluated = json.at("evaluated")};
 }
 
 Ranking::Ranking(std::string figure, const std::vector<Metric>& metrics)
@@ -40,17 +45,19 @@ Ranking::Ranking(std::string figure, const std::vector<Metric>& metrics)
 
 bool Ranking::note(Best& best, int64_t step, const objective::Totals& totals,
                    const objective::Scorecard& scorecard) const {
-  const Json figures = scorecard.figures(totals, "");
-  const Json& figure = figures.at(figure_);
-  const double value = figure.is_number() ? figure.get<double>() : std::nan("");
+  if (step == best.evaluated) return step == best.step;
+  const double value = scorecard.figure(totals, figure_);
   const bool better =
       std::isfinite(value) &&
       (best.step == 0 || (higher_is_better_ ? value > best.value : value < best.value));
-  if (better)
-    best = {step, value, 0};
-  else
-    ++best.evaluations_since;
-  return better;
+  best.evaluated = step;
+  best.figure = figure_;
+  ++best.evaluations_since;
+  if (!better) return false;
+  best.step = step;
+  best.value = value;
+  best.evaluations_since = 0;
+  return true;
 }
 
 }  // namespace lockstep::train

@@ -8,11 +8,13 @@
 
 namespace lockstep::train {
 
-/// The best evaluation of a run so far.
+/// The best evaluation of a run so far, of those at the end of an epoch.
 struct Best {
   int64_t step = 0;               ///< after which it was evaluated; 0: there is none yet
-  double value = 0;               ///< the loss or metric that it is the best by
+  std::string figure = {};        ///< what it is the best by
+  double value = 0;               ///< of the figure
   int64_t evaluations_since = 0;  ///< in a row, none of them better
+  int64_t evaluated = 0;          ///< the step after which the last one was
 };
 
 objective::Json to_json(const Best& best);
@@ -28,7 +30,7 @@ class Ranking {
   const std::string& figure() const { return figure_; }
 
   /// Takes an evaluation into account. Returns whether it is the best one. One whose figure is not
-  /// finite never is.
+  /// finite never is. The same one may be noted again: a run that lost a worker may repeat it.
   bool note(Best& best, int64_t step, const objective::Totals& totals,
             const objective::Scorecard& scorecard) const;
 

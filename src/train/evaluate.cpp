@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -70,19 +71,33 @@ class Results {
   std::vector<double> table_;  ///< of one batch
 };
 
-// Restores a model's buffers after evaluation: changes would depend on which worker evaluates which
-// batch.
-class BuffersAsTheyWere {
+// A model in evaluation mode. Afterwards its buffers are as they were before: changes would depend
+// on which worker evaluates which batch, also if another worker is lost meanwhile.
+class InEvaluation {
  public:
-  explicit BuffersAsTheyWere(const Model& model) {
+  explicit InEvaluation(Model& model) : model_(model) {
     for (const torch::Tensor& buffer : model.buffers()) kept_.emplace_back(buffer, buffer.clone());
+    model.eval();
   }
-  void restore() const {
+  InEvaluation(const InEvaluation&) = delete;
+  InEvaluation& operator=(const InEvaluation&) = delete;
+  ~InEvaluation() {
+    try {
+      leave();
+    } catch (const std::exception&) {  // another one is on its way already
+    }
+  }
+
+  void leave() {
+    if (!std::exchange(entered_, false)) return;
+    model_.train();
     for (const auto& [buffer, before] : kept_) torch::Tensor(buffer).copy_(before);
   }
 
  private:
+  Model& model_;
   std::vector<std::pair<torch::Tensor, torch::Tensor>> kept_;
+  bool entered_ = true;
 };
 
 }  // namespace
@@ -90,8 +105,7 @@ class BuffersAsTheyWere {
 Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scorecard,
                     std::shared_ptr<const Dataset> dataset, collective::Communicator& group) {
   torch::NoGradGuard no_grad;
-  model.eval();
-  const BuffersAsTheyWere buffers(model);
+  InEvaluation mode(model);
   const Fields fields = dataset->fields();
   const std::vector<Field> expected = objective.outputs();
   const int64_t size = dataset->size();
@@ -116,8 +130,7 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
                    [&] { scorecard.score(objective, outputs, batch, loss, results.slot(i)); });
     results.added();
   }
-  model.train();
-  buffers.restore();
+  mode.leave();
   return results.of_all(group);
 }
 

@@ -147,8 +147,10 @@ void Run::train_one_step() {
   check_finite(totals);
   point_.epoch_so_far += totals;
   ++point_.step;
-  if (point_.step % setup_.steps_per_epoch == 0 || point_.step == setup_.total_steps)
+  if (point_.step % setup_.steps_per_epoch == 0)
     point_.last_epoch = std::exchange(point_.epoch_so_far, {});
+  else if (point_.step == setup_.total_steps)
+    point_.last_epoch = point_.epoch_so_far;  // which goes on, if the run does
   point_.spent.samples += totals.samples;
   point_.spent.stepping += stopwatch.seconds();
   reporter_.step(point_, totals, step_.learning_rate(point_.step - 1));
@@ -191,7 +193,7 @@ void Run::settle() {
   if (evaluates || saves) check_model();
   if (evaluates) {
     evaluate_model();
-    note_best();
+    if (epoch_ends) note_best();
     reporter_.epoch(point_, evaluated_);
     report_stragglers();
     setup_.group.barrier();
@@ -247,12 +249,17 @@ void Run::load_checkpoint() {
   point_ = std::move(resumed);
   last_checkpoint_step_ = point_.step;
   reporter_.resume(point_.step, found->path.string(), before);
-  if (kept_checkpoints(recipe_).best && point_.best.step > 0) find_best_weights();
+  if (point_.best.figure != setup_.ranking.figure()) point_.best = {};  // changed by --force
+  find_best_weights();
 }
 
 // They are missing if they were not asked for before, or were removed.
 void Run::find_best_weights() {
-  if (std::filesystem::exists(folder_->best_weights())) return;
+  const bool exist = std::filesystem::exists(folder_->best_weights());
+  if (exist && !kept_checkpoints(recipe_).best)
+    reporter_.warn(fmt::format("{} is of the run so far: checkpoint.keep is not \"best\" any more",
+                               folder_->best_weights().string()));
+  if (exist || !kept_checkpoints(recipe_).best || point_.best.step == 0) return;
   if (point_.best.step == point_.step)
     save_weights(folder_->best_weights(), *setup_.model, about_the_model());
   else
@@ -346,6 +353,7 @@ run::Metadata Run::about_the_model() const {
                            .data = recipe_.data.name,
                            .data_options = recipe_.data.options,
                            .hold_out = recipe_.data.hold_out,
+                           .data_sha256 = setup_.data->digest,
                            .fields = setup_.data->fields,
                            .normalization = setup_.data->normalization});
 }

@@ -33,6 +33,13 @@ TEST(Units, WritesDurationsForPeople) {
   EXPECT_EQ(format_duration(4000), "1:06:40");
 }
 
+TEST(Units, WritesLossesWithFourDigits) {
+  EXPECT_EQ(format_loss(2.302585), "2.3026");
+  EXPECT_EQ(format_loss(0.1), "0.1000");
+  EXPECT_EQ(format_loss(0.00088791), "0.0008879");
+  EXPECT_EQ(format_loss(0), "0");
+}
+
 TEST(Units, GroupsDigitsByThousands) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(999), "999");

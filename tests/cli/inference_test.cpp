@@ -60,7 +60,22 @@ TEST_F(Inference, EvaluatesOnTheSplitsOfTheRun) {
     const Json result = Json::parse(outcome.out);
     EXPECT_EQ(result["samples"], 12) << split;
     EXPECT_EQ(result["loss"], end[split + "_loss"]) << split;
+    EXPECT_EQ(result["split"], split);
+    EXPECT_TRUE(result["tables"].contains("confusion"));
+    EXPECT_FALSE(result.contains("warning"));
   }
+  const CommandResult named =
+      lockstep_command({"evaluate", run(), "--data", data() + "/", "--json"});
+  EXPECT_EQ(Json::parse(named.out)["loss"], end["test_loss"]);
+}
+
+TEST_F(Inference, WarnsOfDataThatHaveChangedSinceTheyWereTrainedOn) {
+  trained();
+  write_images(folder(), 61);
+  const CommandResult outcome = lockstep_command({"evaluate", run()});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.err.find("has changed since the model was trained"), std::string::npos)
+      << outcome.err;
 }
 
 TEST_F(Inference, PredictsTheProbabilitiesOfClasses) {

@@ -174,7 +174,7 @@ TEST(Augmented, RefusesInputsThatAreNoImages) {
   };
   change({"image", Type::f32, {3, 2, 2}});
   expect_bad_input([&] { change({"row", Type::f32, {4}}); },
-                   {"data.flip, data.shift", "shape 4", "not images", "leave them out"});
+                   {"data.flip", "shape 4", "not images", "leave it out"});
   expect_bad_input([&] { change({"video", Type::u8, {2, 1, 2, 2}}); }, {"shape 2 x 1 x 2 x 2"});
   expect_bad_input([&] { change({"mask", Type::u8, {1, 2, 2}, {"a", "b"}}); }, {"not images"});
   expect_bad_input([&] { change({"ids", Type::i64, {1, 2, 2}}); }, {"not images"});

@@ -93,10 +93,16 @@ TEST(HoldOut, LeavesSplitsAloneThatADataSetHas) {
   EXPECT_EQ(own.train->size(), 10);
   EXPECT_EQ(own.test->size(), 3);
   EXPECT_EQ(own.validation->size(), 4);
+  EXPECT_EQ(own.warnings,
+            (std::vector<std::string>{
+                "data.test_fraction has no effect: the data have a test split of their own",
+                "data.validation_fraction has no effect: the data have a validation split of their "
+                "own"}));
   const Splits validated = hold_out({numbered_rows(10), numbered_rows(3)}, {0.5, 0.2, 1});
   EXPECT_EQ(validated.train->size(), 8);
   EXPECT_EQ(validated.test->size(), 3);
   EXPECT_EQ(validated.validation->size(), 2);
+  EXPECT_TRUE(hold_out({numbered_rows(10), numbered_rows(3)}, {}).warnings.empty());
 }
 
 TEST(HoldOut, ReadsNoSampleBeforeItIsAskedFor) {

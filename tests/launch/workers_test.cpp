@@ -183,6 +183,23 @@ TEST(Workers, AreNotBlamedForWhatOthersDid) {
   EXPECT_NE(first_failure(stopped)->text().find("it hung or was stopped"), std::string::npos);
 }
 
+// One that is stopped, say, while the others have ended well.
+TEST(Workers, ThatHearNoSignalAreKilledAfterThePatience) {
+  ChildProcess launcher([&](const auto& say) {
+    const auto endings = run_workers({.count = 2, .patience_seconds = 0.3}, [&](int rank) -> int {
+      if (rank == 0) return 0;
+      signal(SIGTERM, SIG_IGN);
+      say("ready");
+      return wait_for_ever(rank);
+    });
+    say(std::to_string(endings[1].exit_code()));
+  });
+  EXPECT_EQ(launcher.line(), "ready");
+  usleep(100'000);
+  kill(launcher.pid(), SIGTERM);
+  EXPECT_EQ(launcher.line(), "137");
+}
+
 TEST(Workers, GetASignalOnceAndAreKilledByTheNext) {
   for (const int signals : {1, 2}) {
     ChildProcess launcher([&](const auto& say) {

@@ -37,7 +37,7 @@ TEST(Progress, ShowsWhateverMetricsAreDeclared) {
   const Json event = {
       {"event", "epoch"}, {"epoch", 2}, {"test_accuracy", 0.5}, {"test_largest_error", 0.25}};
   EXPECT_EQ(shown(event),
-            "after epoch 2: train loss 0.0000, test loss 0.0000, test accuracy 50.00 %, test "
+            "after epoch 2: train loss 0, test loss 0, test accuracy 50.00 %, test "
             "largest error 0.25\n");
 }
 

@@ -235,6 +235,8 @@ TEST(Recipe, ListsTheKeysThatChangeTheResult) {
   now.train.batch = 64;
   now.log.every_steps = 1;
   EXPECT_EQ(differences(now, before), std::vector<std::string>{"train.batch: 64, was 128"});
+  EXPECT_TRUE(differences(result_values(before), Facts{}).empty())
+      << "keys that were not there yet";
   const Facts values = result_values(now);
   const auto is = [](const std::string& name) {
     return [name](const auto& fact) { return fact.first == name; };

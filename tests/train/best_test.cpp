@@ -56,9 +56,38 @@ TEST(Best, IsNeverWhatIsNotANumber) {
   EXPECT_EQ(noted("error", {nan, 3, nan, 2}, best), "-+-+");
 }
 
+// A mean of no samples is not the lowest loss.
+TEST(Best, IsNeverAMeanOfNothing) {
+  const std::vector<Metric> metrics = {kMetrics[0], kMetrics[1]};
+  const Scorecard scorecard(metrics, Phase::evaluation);
+  const std::vector<double> sums = {0, 0, 1, 0, 0, 0, 0};
+  for (const char* figure : {"loss", "accuracy", "error"}) {
+    Best best;
+    EXPECT_FALSE(Ranking(figure, metrics).note(best, 1, scorecard.totals(sums, {}), scorecard));
+    EXPECT_EQ(best.evaluations_since, 1);
+  }
+}
+
+// As after the loss of a worker between an evaluation and the next step.
+TEST(Best, CountsAnEvaluationOnceThatIsRepeated) {
+  const Ranking ranking("loss", {});
+  const Scorecard scorecard({}, Phase::evaluation);
+  Best best;
+  for (const auto& [step, loss, is_best] :
+       {std::tuple(1, 2.0, true), {1, 2.0, true}, {2, 3.0, false}, {2, 3.0, false}}) {
+    const std::vector<double> sums = {loss, 1, 1};
+    EXPECT_EQ(ranking.note(best, step, scorecard.totals(sums, {}), scorecard), is_best);
+  }
+  EXPECT_EQ(best.step, 1);
+  EXPECT_EQ(best.evaluations_since, 1);
+}
+
 TEST(Best, IsReadAsItWasWritten) {
-  const Best best = best_from(to_json({.step = 7, .value = 0.25, .evaluations_since = 2}));
+  const Best best = best_from(to_json(
+      {.step = 7, .figure = "loss", .value = 0.25, .evaluations_since = 2, .evaluated = 9}));
   EXPECT_EQ(best.step, 7);
+  EXPECT_EQ(best.figure, "loss");
+  EXPECT_EQ(best.evaluated, 9);
   EXPECT_EQ(best.value, 0.25);
   EXPECT_EQ(best.evaluations_since, 2);
 }

@@ -28,5 +28,33 @@ TEST(Evaluate, CountsEverySampleExactlyOnce) {
   EXPECT_EQ(samples, 10'000);
 }
 
+// Counts the samples it sees in a buffer.
+struct Counter : Model {
+  Counter() { seen = register_buffer("seen", torch::zeros({1})); }
+  Tensors forward(const Tensors& inputs) override {
+    seen += inputs.only().size(0);
+    return torch::zeros({inputs.only().size(0), 3});
+  }
+  torch::Tensor seen;
+};
+
+// As a lost worker does, for the others.
+struct Failing : Objective {
+  std::vector<Field> outputs() const override { return {{"scores", Type::f32, {3}}}; }
+  Loss loss(const Tensors&, const Batch&) override { throw Error("lost"); }
+};
+
+TEST(Evaluate, LeavesTheModelAsItWasIfItFails) {
+  const TemporaryFolder folder;
+  const auto data = data::load_training_data(tiny_recipe(folder).data, 4, 1);
+  Counter model;
+  Failing objective;
+  const objective::Scorecard scorecard({}, Phase::evaluation);
+  EXPECT_THROW(evaluate(model, objective, scorecard, data->splits.test, alone().communicator()),
+               Error);
+  EXPECT_EQ(model.seen.item<float>(), 0);
+  EXPECT_TRUE(model.is_training());
+}
+
 }  // namespace
 }  // namespace lockstep::train
