@@ -127,7 +127,7 @@ bool serves(const ConvShape& shape, ImageLayout input) {
 }
 
 Convolution::Convolution(const ConvShape& shape, ImageLayout input)
-    : shape_(shape), input_(input), method_(method_for(shape, input)) {
+    : shape_(shape), method_(method_for(shape, input)) {
   if (method_ == Method::direct || (method_ == Method::packed && has_direct_input_gradient(shape)))
     direct_.emplace(shape, input, reordering_for(shape, input));
   if (input == ImageLayout::plain)

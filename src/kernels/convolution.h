@@ -45,7 +45,6 @@ class Convolution {
 
  private:
   ConvShape shape_;
-  ImageLayout input_;
   Method method_;
   bool has_thin_gradient_ = false;  ///< the weights' gradient of a plain input is not oneDNN's
   std::optional<DirectConvolution> direct_;
