@@ -55,7 +55,7 @@ def expect_what_help_names(lockstep, installed):
 def expect_what_docs_name(installed):
     """Links between documents lead somewhere, but for the source's own files."""
     share = installed / "share/lockstep"
-    for name in ("LICENSE", "README.md", "recipes/fashion-convnet.toml", "examples/slurm/train.sbatch",
+    for name in ("LICENSE", "README.md", "SECURITY.md", "recipes/fashion-convnet.toml", "examples/slurm/train.sbatch",
                  "docs/load_checkpoint.py", "docs/save_checkpoint.py", "docs/networks.py", "scripts/packages-build"):
         assert (share / name).is_file(), f"{name} is not installed"
     for page in share.glob("docs/*.md"):
