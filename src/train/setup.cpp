@@ -72,9 +72,9 @@ std::shared_ptr<Model> model_for(const Recipe& recipe, const Dataset& dataset,
 
 std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model) {
   const Weights which = recipe.model.weights_partial ? Weights::those_that_fit : Weights::all;
+  const run::Safetensors file = run::read_safetensors(recipe.model.weights);
   try {
-    return load_weights(run::read_safetensors(recipe.model.weights), recipe.model.weights, model,
-                        which);
+    return load_weights(file, recipe.model.weights, model, which);
   } catch (const BadInput& error) {
     if (which == Weights::those_that_fit) throw;
     throw BadInput("{}; to take only the tensors that fit, set model.weights_partial = true",

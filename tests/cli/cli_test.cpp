@@ -63,7 +63,7 @@ TEST(CommandLine, RefusesBadValuesAndSuggestsTheNearest) {
   EXPECT_TRUE(refuses({"train", "--data", "npy:\xff\xfe"}, "UTF-8"));
   EXPECT_TRUE(refuses({"train", "/"}, "is a folder"));
   EXPECT_TRUE(refuses({"train", "/dev/zero"}, "not a regular file"));
-  EXPECT_TRUE(refuses({"train", "--weights", "/"}, "not a regular file"));
+  EXPECT_TRUE(refuses({"train", "--weights", "/"}, "/model.safetensors: no such file"));
   EXPECT_TRUE(refuses({"train", "data", "list"}, "unexpected argument 'list'"));
   EXPECT_TRUE(refuses({"train", "--resume"}, "--out"));
   EXPECT_TRUE(refuses({"train", "--stop-at-step", "0"}, "--stop-at-step 0: expected 1 or more\n"));
