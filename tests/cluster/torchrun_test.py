@@ -16,9 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 from named_tests import run_named  # noqa: E402
 
-# torch 1.13 finds its flag with the value 0 by iterating over all flags, which leaves out 0 since Python 3.11:
-# then no torchrun starts any worker. This is all that is changed.
+# Two defects of Debian's torchrun, with which it starts no worker. This is all that is changed.
+# - torch 1.13 finds its flag with the value 0 by iterating over all flags, which leaves out 0 since Python 3.11.
+# - torch 2 asks its stores for libuv, without which Debian builds it.
 TORCHRUN = """
+import torch
+class Store(torch.distributed.TCPStore):
+    def __init__(self, *values, **options):
+        super().__init__(*values, **{**options, "use_libuv": False})
+if int(torch.__version__.split(".")[0]) >= 2:
+    torch.distributed.TCPStore = Store
 from torch.distributed.elastic.multiprocessing import api
 if api.Std.from_str("0") is None:
     api.Std.from_str = classmethod(lambda cls, text: cls(int(text)))
