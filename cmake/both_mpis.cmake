@@ -25,5 +25,10 @@ endfunction()
 
 lockstep_find_mpi(openmpi /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openmpi/include
   mpi libopenmpi-dev mpirun.openmpi openmpi-bin)
+# Later versions have their data types in a library of its own.
+find_library(LOCKSTEP_openmpi_TYPES open_mpi HINTS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openmpi/lib)
+if(LOCKSTEP_openmpi_TYPES)
+  target_link_libraries(mpi_openmpi INTERFACE ${LOCKSTEP_openmpi_TYPES})
+endif()
 lockstep_find_mpi(mpich /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/mpich
   mpich libmpich-dev mpiexec.mpich mpich)
