@@ -36,7 +36,8 @@ InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   gzbuffer(file_.get(), 1 << 18);
 }
 
-// Called at the end of the data too, where zlib reports a truncated gzip stream.
+// Called after every read, as zlib from 1.3.2 reports a truncated gzip stream only after the read
+// that reached the end of the file.
 void InputFile::require_sound() const {
   int code = Z_OK;
   const char* message = gzerror(file_.get(), &code);
@@ -51,7 +52,7 @@ size_t InputFile::read_some(std::span<std::byte> into) {
     // gzread takes an unsigned int and returns an int.
     const size_t ask = std::min(into.size() - done, size_t{1} << 30);
     const int got = gzread(file_.get(), into.data() + done, static_cast<unsigned>(ask));
-    if (got <= 0) require_sound();
+    require_sound();
     if (got == 0) break;
     done += static_cast<size_t>(got);
   }
