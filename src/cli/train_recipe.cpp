@@ -74,9 +74,9 @@ Facts recorded_values(const fs::path& run) {
 struct Extension {
   bool more_steps = false;
   bool more_patience = false;
-  /// Whether it is like a run that had all of this from the start: the rest of the recipe is the
-  /// same, and so are the steps so far.
-  bool changes_nothing = false;
+  /// Whether the run ends like one that had all of this from the start: the rest of the recipe is
+  /// the same, and so are the steps so far.
+  bool is_as_from_the_start = false;
 
   bool is_longer() const { return more_steps || more_patience; }
 };
@@ -95,9 +95,9 @@ Extension extension(const Recipe& asked, const Facts& before) {
   const bool same_length = now.steps == was.steps && now.epochs == was.epochs;
   const bool same_rates =
       same_length || !optim::schedules().at(asked.schedule.name).depends_on_length;
-  found.changes_nothing = (same_length || found.more_steps) && same_rates &&
-                          (now.patience == was.patience || found.more_patience) &&
-                          differences(result_values(then), before).empty();
+  found.is_as_from_the_start = (same_length || found.more_steps) && same_rates &&
+                               (now.patience == was.patience || found.more_patience) &&
+                               differences(result_values(then), before).empty();
   return found;
 }
 
@@ -133,7 +133,7 @@ RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
   const Facts before = recorded_values(out);
   const Extension more = extension(asked, before);
   std::vector<std::string> different;
-  if (!more.changes_nothing) different = differences(result_values(asked), before);
+  if (!more.is_as_from_the_start) different = differences(result_values(asked), before);
   if (asked.train.compress == "power_sgd")
     different.emplace_back(
         "train.compress = \"power_sgd\": checkpoints do not contain the error that workers have "

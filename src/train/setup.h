@@ -6,6 +6,7 @@
 
 #include "base/agreement.h"
 #include "collective/communicator.h"
+#include "data/loader.h"
 #include "data/training_data.h"
 #include "lockstep/model.h"
 #include "lockstep/objective.h"

@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -12,6 +11,7 @@
 #include "lockstep/error.h"
 #include "run/checkpoints.h"
 #include "run/model_description.h"
+#include "train/divergence.h"
 #include "train/evaluate.h"
 #include "train/reporter.h"
 #include "train/setup.h"
@@ -67,8 +67,6 @@ class Run {
   void find_best_weights();
   void take_state_of(int donor);
   void train_one_step();
-  void check_finite(const Totals& totals) const;
-  void check_model() const;
   void settle();
   void evaluate_model();
   Evaluation evaluated_on(const std::shared_ptr<const Dataset>& split);
@@ -144,7 +142,7 @@ void Run::train_one_step() {
     batch = &setup_.loader.next();
   }
   const Totals totals = step_.run(*batch, point_.step, point_.spent.spans);
-  check_finite(totals);
+  check_loss(totals, point_.step, recipe_);
   point_.epoch_so_far += totals;
   ++point_.step;
   if (point_.step % setup_.steps_per_epoch == 0)
@@ -157,31 +155,6 @@ void Run::train_one_step() {
   report_checkpoints();
 }
 
-void Run::check_finite(const Totals& totals) const {
-  if (std::isfinite(totals.loss)) return;
-  if (point_.step == 0)
-    throw Error(fmt::format(
-        "the loss is {} at step 0, before any update: look for values that are not finite in the "
-        "data, the initial weights or the objective",
-        totals.loss));
-  throw Error(fmt::format(
-      "the loss is {} at step {}: training diverged, so lower optimizer.lr (now {}) or raise "
-      "schedule.warmup_epochs (now {}); or the data of this step have values that are not finite",
-      totals.loss, point_.step, recipe_.optimizer.lr, recipe_.schedule.warmup_epochs));
-}
-
-// The last step may have made parameters infinite, which the loss shows only in the next step.
-void Run::check_model() const {
-  torch::NoGradGuard no_grad;
-  for (const auto& item : setup_.model->named_parameters())
-    if (item.value().is_floating_point() && !torch::isfinite(item.value().sum()).item<bool>() &&
-        !torch::isfinite(item.value()).all().item<bool>())
-      throw Error(
-          fmt::format("parameter '{}' is not finite after step {}: training diverged; lower "
-                      "optimizer.lr (now {}) or set optimizer.clip_norm",
-                      item.key(), point_.step, recipe_.optimizer.lr));
-}
-
 // Does the evaluation and checkpoint that are due after this step. The evaluation counts as done
 // once rank 0 has written its event.
 void Run::settle() {
@@ -190,7 +163,7 @@ void Run::settle() {
   const bool evaluates = epoch_ends || step == setup_.total_steps;
   const int64_t every = recipe_.checkpoint.every_steps;
   const bool saves = every > 0 ? step % every == 0 : epoch_ends;
-  if (evaluates || saves) check_model();
+  if (evaluates || saves) check_parameters(*setup_.model, point_.step, recipe_);
   if (evaluates) {
     evaluate_model();
     if (epoch_ends) note_best();
@@ -257,7 +230,7 @@ void Run::load_checkpoint() {
 void Run::find_best_weights() {
   const bool exist = std::filesystem::exists(folder_->best_weights());
   if (exist && !kept_checkpoints(recipe_).best)
-    reporter_.warn(fmt::format("{} is of the run so far: checkpoint.keep is not \"best\" any more",
+    reporter_.warn(fmt::format("{} is not updated any more: checkpoint.keep is not \"best\"",
                                folder_->best_weights().string()));
   if (exist || !kept_checkpoints(recipe_).best || point_.best.step == 0) return;
   if (point_.best.step == point_.step)
@@ -360,7 +333,7 @@ run::Metadata Run::about_the_model() const {
 
 // No rank leaves before rank 0 has written everything: if rank 0 is lost, the others can continue.
 Outcome Run::stop() {
-  check_model();
+  check_parameters(*setup_.model, point_.step, recipe_);
   finish_checkpoints();
   Outcome outcome{Outcome::Kind::stopped, reporter_.stopped(point_.step)};
   setup_.group.barrier();
