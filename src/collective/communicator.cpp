@@ -18,9 +18,6 @@ namespace {
 constexpr size_t kMostPrograms = 256;
 constexpr size_t kAlignment = 64;
 
-// A rank that has waited this long tells the others what it waits in.
-constexpr double kTellSeconds = 1;
-
 constexpr int64_t kSmall =
     int64_t{64} * 1024;  // bytes: above, the number of bytes sent counts most
 
@@ -79,7 +76,8 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
     shared_direct_.emplace(*transport_->shared_board());
   if (!options_.tell_stall) options_.stall_seconds = 0;
   const double stall = options_.stall_seconds;
-  transport_->watch_waits({stall > 0 ? std::min(stall, kTellSeconds) : kTellSeconds,
+  const double compare = options_.compare_seconds;
+  transport_->watch_waits({stall > 0 ? std::min(stall, compare) : compare,
                            [this](const transport::LongWait& wait) { look_at(wait); }});
 }
 
@@ -117,8 +115,9 @@ void Communicator::look_at(const transport::LongWait& wait) {
         call_.collective == Collective::send_receive
             ? "; messages are sent in the order of calls: if every rank sends first, use exchange"
             : ""));
-  if (wait.seconds < kTellSeconds) return;
-  if (wait.reaches(kTellSeconds)) transport_->tell_whereabouts({label_of(call_), sequence_});
+  if (wait.seconds < options_.compare_seconds) return;
+  if (wait.reaches(options_.compare_seconds))
+    transport_->tell_whereabouts({label_of(call_), sequence_});
   compare_whereabouts(wait.late);
 }
 

@@ -43,6 +43,9 @@ struct CommunicatorOptions {
   /// for, and in which collective; then it continues to wait.
   double stall_seconds = 10;
   std::function<void(const std::string& message)> tell_stall;
+  /// A rank that waits longer tells the others which collective it is in, so that ranks that wait
+  /// for each other in different ones throw Mismatch.
+  double compare_seconds = 1;
 };
 
 /// What a communicator over `transport` uses unless it is told otherwise: `direct` in shared

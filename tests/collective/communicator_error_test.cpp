@@ -108,6 +108,8 @@ TEST_P(CommunicatorErrors, RefusePartnersThatAreNoRanks) {
   });
 }
 
+const CommunicatorOptions kSoonCompared{.timeout_seconds = 60, .compare_seconds = 0.1};
+
 // Every rank gives another root, so that all wait and none sends.
 TEST_P(CommunicatorErrors, NameBothRanksAndRootsWhereRootsDiffer) {
   struct Rooted {
@@ -122,7 +124,7 @@ TEST_P(CommunicatorErrors, NameBothRanksAndRootsWhereRootsDiffer) {
   constexpr int kWorld = 3;
   for (const Rooted& rooted : all) {
     const bool waits_for_root = rooted.name == "broadcast" || rooted.name == "scatter";
-    const auto errors = errors_of_group(kWorld, {.timeout_seconds = 60}, [&](Communicator& group) {
+    const auto errors = errors_of_group(kWorld, kSoonCompared, [&](Communicator& group) {
       Floats values(1000);
       const int root = waits_for_root ? (group.rank() + 1) % kWorld : group.rank();
       rooted.call(group, buffer_of(values), root);
@@ -151,7 +153,7 @@ TEST_P(CommunicatorErrors, NameBothRanksWhereTheyWaitForEachOtherInDifferentCall
        [](auto& group) { group.broadcast(buffer_of(scratch()), 0); }, "send_receive", "broadcast"}};
   for (const Both& both : pairs)
     for (const std::string& error :
-         errors_of_group(2, {.timeout_seconds = 60}, [&](Communicator& group) {
+         errors_of_group(2, kSoonCompared, [&](Communicator& group) {
            group.barrier();
            group.rank() == 0 ? both.first(group) : both.second(group);
          })) {
@@ -162,17 +164,17 @@ TEST_P(CommunicatorErrors, NameBothRanksWhereTheyWaitForEachOtherInDifferentCall
 }
 
 TEST_P(CommunicatorErrors, AreNotAboutRanksThatAreOnlyLate) {
-  in_group(3, [](Communicator& group) {
+  in_group(3, kSoonCompared, [](Communicator& group) {
     Floats values(1000);
     for (int late = 0; late < 3; ++late) {
-      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(300));
       group.broadcast(buffer_of(values), (late + 1) % 3);
       group.all_reduce(buffer_of(values));
       if (group.rank() == 0) group.receive(buffer_of(values), 1);
       if (group.rank() == 1) group.send(buffer_of(values), 0);
       group.reduce(buffer_of(values), late);
       Floats others(1000);
-      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+      if (group.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(300));
       group.exchange(buffer_of(values), (group.rank() + 1) % 3, buffer_of(others),
                      (group.rank() + 2) % 3);
     }
