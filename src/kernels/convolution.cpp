@@ -5,7 +5,6 @@
 
 #include "kernels/cpu.h"
 #include "kernels/lanes.h"
-#include "kernels/packed_convolution.h"
 #include "kernels/thin_convolution.h"
 #include "kernels/winograd.h"
 
@@ -76,8 +75,8 @@ float* floats(std::byte* scratch) {
 }
 
 // A Winograd convolution; makes `filters` if they are to be kept and are empty.
-void convolve(const ConvShape& shape, Weights kind, const float* weights,
-              std::vector<float>& filters, const float* x, float* y, float* scratch) {
+void convolve(const ConvShape& shape, Weights kind, const float* weights, Filters& filters,
+              const float* x, float* y, float* scratch) {
   if (!winograd_holds_filters(shape)) return winograd_convolve(shape, x, kind, weights, y, scratch);
   if (filters.empty()) {
     filters.resize(static_cast<size_t>(winograd_filter_count(shape)));
@@ -88,12 +87,12 @@ void convolve(const ConvShape& shape, Weights kind, const float* weights,
 
 // What a packed convolution needs of the weights; makes `filters` if it holds them and they are
 // empty.
-const float* prepared(const ConvShape& shape, Weights kind, const float* weights,
-                      std::vector<float>& filters) {
-  if (!packed_holds_filters(shape, kind)) return weights;
+const float* prepared(const PackedConvolution& packed, Weights kind, const float* weights,
+                      Filters& filters) {
+  if (!packed.holds_filters(kind)) return weights;
   if (filters.empty()) {
-    filters.resize(static_cast<size_t>(packed_filter_count(shape, kind)));
-    packed_filters(shape, kind, weights, filters.data());
+    filters.resize(static_cast<size_t>(packed.filter_count(kind)));
+    packed.make_filters(kind, weights, filters.data());
   }
   return filters.data();
 }
@@ -130,6 +129,7 @@ Convolution::Convolution(const ConvShape& shape, ImageLayout input)
     : shape_(shape), method_(method_for(shape, input)) {
   if (method_ == Method::direct || (method_ == Method::packed && has_direct_input_gradient(shape)))
     direct_.emplace(shape, input, reordering_for(shape, input));
+  if (method_ == Method::packed) packed_.emplace(shape);
   if (input == ImageLayout::plain)
     has_thin_gradient_ =
         shape.kernel <= kSmallFilters || is_reference(direct_->implementations().weight_gradient);
@@ -146,7 +146,7 @@ int64_t Convolution::scratch_bytes() const {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   int64_t bytes = direct_ ? direct_->scratch_bytes() : 0;
   if (has_thin_gradient_) bytes = std::max(bytes, kFloat * thin_scratch_count(shape_));
-  if (method_ == Method::packed) bytes = std::max(bytes, kFloat * packed_scratch_count(shape_));
+  if (packed_) bytes = std::max(bytes, kFloat * packed_->scratch_count());
   if (method_ == Method::winograd)
     bytes = kFloat *
             std::max(winograd_scratch_count(shape_), winograd_scratch_count(shape_.transposed()));
@@ -161,18 +161,18 @@ void Convolution::weights_changed() {
 
 void Convolution::forward(const float* weights, const float* x, float* y, std::byte* scratch) {
   if (method_ == Method::direct) return direct_->forward(weights, x, y, scratch);
-  if (method_ == Method::packed)
-    return packed_convolve(shape_, x, prepared(shape_, Weights::plain, weights, filters_), y,
-                           floats(scratch));
+  if (packed_)
+    return packed_->forward(x, prepared(*packed_, Weights::plain, weights, filters_), y,
+                            floats(scratch));
   convolve(shape_, Weights::plain, weights, filters_, x, y, floats(scratch));
 }
 
 void Convolution::input_gradient(const float* weights, const float* dy, float* dx,
                                  std::byte* scratch) {
   if (direct_) return direct_->input_gradient(weights, dy, dx, scratch);
-  if (method_ == Method::packed)
-    return packed_input_gradient(
-        shape_, dy, prepared(shape_, Weights::transposed, weights, transposed_filters_), dx,
+  if (packed_)
+    return packed_->input_gradient(
+        dy, prepared(*packed_, Weights::transposed, weights, transposed_filters_), dx,
         floats(scratch));
   convolve(shape_.transposed(), Weights::transposed, weights, transposed_filters_, dy, dx,
            floats(scratch));
@@ -182,8 +182,7 @@ void Convolution::weight_gradient(const float* x, const float* dy, float* weight
                                   std::byte* scratch) const {
   if (has_thin_gradient_) return thin_weight_gradient(shape_, x, dy, weights, floats(scratch));
   if (method_ == Method::direct) return direct_->weight_gradient(x, dy, weights, scratch);
-  if (method_ == Method::packed)
-    return packed_weight_gradient(shape_, x, dy, weights, floats(scratch));
+  if (packed_) return packed_->weight_gradient(x, dy, weights, floats(scratch));
   winograd_weight_gradient(shape_, x, dy, weights, floats(scratch));
 }
 

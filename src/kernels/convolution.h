@@ -3,10 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "kernels/conv_shape.h"
 #include "kernels/direct_convolution.h"
+#include "kernels/filters.h"
+#include "kernels/packed_convolution.h"
 
 namespace lockstep::kernels {
 
@@ -48,9 +49,10 @@ class Convolution {
   Method method_;
   bool has_thin_gradient_ = false;  ///< the weights' gradient of a plain input is not oneDNN's
   std::optional<DirectConvolution> direct_;
+  std::optional<PackedConvolution> packed_;
   // Empty until they are needed, and for Winograd's layers with too many weights to keep them.
-  std::vector<float> filters_;
-  std::vector<float> transposed_filters_;
+  Filters filters_;
+  Filters transposed_filters_;
 };
 
 }  // namespace lockstep::kernels

@@ -15,9 +15,12 @@
 // same order, so that a model gets the same bits from both.
 #include "kernels/packed_convolution.h"
 
+#include <vector>
+
 #include "kernels/packed_filters.h"
 #include "kernels/packed_images.h"
 #include "kernels/packed_targets.h"
+#include "kernels/packed_weight_gradient.h"
 #include "kernels/products.h"
 #include "kernels/threads.h"
 
@@ -27,7 +30,7 @@ namespace {
 constexpr int64_t kRowsOfResults = 96;  // that are computed at a time
 
 // How many blocks the input's gradient sums before it adds them to others: as many as oneDNN.
-int64_t blocks_at_once(const ConvShape& s) {
+int64_t backward_chain(const ConvShape& s) {
   if (s.kernel == 1) return s.out_channels / kLanes;
   return s.out_width() <= 14 ? 4 : 2;
 }
@@ -40,164 +43,232 @@ struct Part {
 };
 
 // Copies a target's results from [block][column][sample of the group][8].
-template <typename T>
 void unpack(const Packing& p, const Images& to, const Part& part, const Target& target,
-            int64_t begin, int64_t rows, const T* results, T* y) {
+            int64_t begin, int64_t rows, const float* results, float* y) {
+  const int64_t sample_stride = to.blocks * to.pixels() * kLanes;
   for (int64_t block = 0; block < part.blocks; ++block) {
-    const T* from = results + block * kRowsOfResults * kLanes;
-    int64_t column = begin / p.group, i = begin % p.group;
-    for (int64_t row = 0; row < rows; ++row, from += kLanes) {
-      const int64_t sample = part.group * p.group + i;
-      if (sample < p.samples)
-        copy_pixel(from, y + ((sample * to.blocks + part.first_block + block) * to.pixels() +
-                              target.pixel + column * target.step) *
-                                 kLanes);
-      if (++i == p.group) {
-        i = 0;
-        ++column;
-      }
+    const float* const from = results + block * kRowsOfResults * kLanes;
+    float* const image = y + part.group * p.group * sample_stride +
+                         ((part.first_block + block) * to.pixels() + target.pixel) * kLanes;
+    if (p.group == 1) {
+      const int64_t step = target.step * kLanes;
+      products<float>().copy({.from = from,
+                              .from_spacing = kLanes,
+                              .to = image + begin * step,
+                              .to_spacing = step,
+                              .count = rows});
+      continue;
+    }
+    for (int64_t row = begin, next = begin; row < begin + rows; row = next) {
+      const int64_t column = row / p.group, i = row % p.group;
+      next = std::min((column + 1) * p.group, begin + rows);
+      products<float>().copy({.from = from + (row - begin) * kLanes,
+                              .from_spacing = kLanes,
+                              .to = image + i * sample_stride + column * target.step * kLanes,
+                              .to_spacing = sample_stride,
+                              .count = std::min(next - row, p.samples - part.group * p.group - i)});
     }
   }
 }
 
-template <typename T>
-void gather_part(const Packing& p, const Images& to, const Targets& of, int64_t at_once,
-                 const Part& part, const Gather<T>& common, T* y) {
-  T memory[2 * kPairsOfPart * kRowsOfResults * kLanes];
+// `g` says where images and filters are.
+void gather_part(const Packing& p, const Images& to, const Targets& of, const Part& part,
+                 Gather<float>& g, float* y) {
+  float memory[2 * kPairsOfPart * kRowsOfResults * kLanes];
   // Then results need not be unpacked.
   const bool in_place = p.group == 1 && part.blocks % 2 == 0;
-  T* const image = y + (part.group * to.blocks + part.first_block) * to.pixels() * kLanes;
+  float* const image = y + (part.group * to.blocks + part.first_block) * to.pixels() * kLanes;
+  const float* const source = g.source;
   for (const Target& target : of.targets) {
-    const bool direct = in_place && target.step == 1;
     const int64_t rows = target.columns * p.group;
     for (int64_t row = 0; row < rows; row += kRowsOfResults) {
-      Gather<T> g = common;
       g.links = of.links.data() + target.begin;
       g.link_count = target.end - target.begin;
-      g.results = direct ? image + (target.pixel + row) * kLanes : memory;
-      g.second = (direct ? to.pixels() : kRowsOfResults) * kLanes;
+      g.results = in_place ? image + (target.pixel + row * target.step) * kLanes : memory;
+      g.spacing = (in_place ? target.step : 1) * kLanes;
+      g.second = (in_place ? to.pixels() : kRowsOfResults) * kLanes;
       g.rows = std::min(kRowsOfResults, rows - row);
-      for (int64_t block = 0; block < p.of.blocks; block += at_once) {
-        g.source = common.source + block * g.block_stride + row * kLanes;
-        g.filters = common.filters + block * g.taps * kLanes * kPair;
-        g.blocks = std::min(at_once, p.of.blocks - block);
-        g.sum = block == 0 ? Sum::begins : Sum::goes_on;
-        products<T>().gather(g);
-      }
-      if (!direct) unpack(p, to, part, target, row, g.rows, memory, y);
+      g.source = source + row * kLanes;
+      products<float>().gather(g);
+      if (!in_place) unpack(p, to, part, target, row, g.rows, memory, y);
     }
   }
 }
 
 // A convolution in one of its directions.
 struct Direction {
+  ConvShape whole;  ///< with the pixels that are skipped
   ConvShape shape;
   Weights kind;
   Packing packing;
   Images results;
   Targets targets;
-  int64_t blocks_at_once;
+  int64_t chain;  ///< of blocks
+
+  bool skips() const { return skips_pixels(whole); }
+  bool holds_filters() const { return packing.groups() > 1; }
 };
 
-Direction forward_direction(const ConvShape& s) {
+Direction forward_direction(const ConvShape& whole) {
+  const ConvShape s = simplified(whole);
   const Packing packing = forward_packing(s);
-  return {
-      s, Weights::plain, packing, results_of(s), forward_targets(s, packing), packing.of.blocks};
+  return {whole,
+          s,
+          Weights::plain,
+          packing,
+          results_of(s),
+          forward_targets(s, packing),
+          packing.of.blocks};
 }
-Direction backward_direction(const ConvShape& s) {
+Direction backward_direction(const ConvShape& whole) {
+  const ConvShape s = simplified(whole);
   const Packing packing = backward_packing(s);
-  return {s,
+  return {whole,
+          s,
           Weights::transposed,
           packing,
           inputs_of(s),
           backward_targets(s, packing),
-          blocks_at_once(s)};
+          backward_chain(s)};
 }
 
-bool holds_filters(const Packing& packing) {
-  return packing.groups() > 1;
+// How many samples are packed and multiplied at a time: a few groups for each thread, so that they
+// stay in the cache while all filters pass.
+int64_t samples_at_once(const Direction& d) {
+  constexpr int64_t kEnough = 64 * 1024;  // numbers
+  const Packing& p = d.packing;
+  const int64_t groups = divide_up(kEnough, p.group_stride()) * omp_get_max_threads();
+  return std::min(p.samples, p.group * groups);
+}
+
+ConvShape with_samples(ConvShape shape, int64_t samples) {
+  shape.samples = samples;
+  return shape;
+}
+Packing with_samples(Packing packing, int64_t samples) {
+  packing.samples = samples;
+  return packing;
 }
 
 int64_t scratch_of(const Direction& d) {
+  const int64_t samples = samples_at_once(d);
   const int64_t filters = thread_filters(d.shape, d.kind) * omp_get_max_threads();
-  return d.packing.count() + (holds_filters(d.packing) ? 0 : filters);
+  return taken_count(with_samples(d.whole, samples)) + with_samples(d.packing, samples).count() +
+         (d.holds_filters() ? 0 : filters);
 }
 
 // `filters` are weights if filters are not held.
-template <typename T>
-void gather_all(const Direction& d, const T* x, const T* filters, T* y, T* memory) {
-  const Packing& p = d.packing;
-  const T* const packed = pack(p, x, memory);
-  T* const threads_memory = memory + p.count();
+void gather_samples(const Direction& d, const Packing& p, const float* x, const float* filters,
+                    float* y, float* memory) {
+  const float* const packed = pack(p, x, memory);
+  float* const threads_memory = memory + p.count();
 #pragma omp parallel for collapse(2)
-  for (int64_t group = 0; group < p.groups(); ++group)
-    for (int64_t first = 0; first < d.results.blocks; first += 2 * kPairsOfPart) {
+  for (int64_t first = 0; first < d.results.blocks; first += 2 * kPairsOfPart)
+    for (int64_t group = 0; group < p.groups(); ++group) {
       const Part part = {group, first, std::min(2 * kPairsOfPart, d.results.blocks - first)};
-      Gather<T> common = {};
-      common.source = packed + group * p.group_stride();
-      common.block_stride = p.block_stride();
-      common.filter_stride = pair_filters(d.shape, d.kind);
-      common.filters = filters + first / 2 * common.filter_stride;
-      common.taps = d.shape.kernel * d.shape.kernel;
-      common.pairs = divide_up(part.blocks, 2);
-      if (!holds_filters(p)) {
-        T* const own = threads_memory + omp_get_thread_num() * thread_filters(d.shape, d.kind);
-        for (int64_t pair = 0; pair < common.pairs; ++pair)
+      Gather<float> g = {};
+      g.source = packed + group * p.group_stride();
+      g.blocks = p.of.blocks;
+      g.chain = d.chain;
+      g.block_stride = p.block_stride();
+      g.filter_stride = pair_filters(d.shape, d.kind);
+      g.filters = filters + first / 2 * g.filter_stride;
+      g.taps = d.shape.kernel * d.shape.kernel;
+      g.pairs = divide_up(part.blocks, 2);
+      if (!d.holds_filters()) {
+        float* const own = threads_memory + omp_get_thread_num() * thread_filters(d.shape, d.kind);
+        for (int64_t pair = 0; pair < g.pairs; ++pair)
           pack_filters(d.shape, d.kind, (first + 2 * pair) * kLanes, filters,
-                       own + pair * common.filter_stride);
-        common.filters = own;
+                       own + pair * g.filter_stride);
+        g.filters = own;
       }
-      gather_part(p, d.results, d.targets, d.blocks_at_once, part, common, y);
+      gather_part(p, d.results, d.targets, part, g, y);
     }
+}
+
+// Calls gather(packing, first sample, samples) for some samples at a time.
+template <typename GatherSamples>
+void for_samples(const Direction& d, GatherSamples gather) {
+  const int64_t most = samples_at_once(d);
+  for (int64_t first = 0; first < d.packing.samples; first += most) {
+    const int64_t samples = std::min(most, d.packing.samples - first);
+    gather(with_samples(d.packing, samples), first, samples);
+  }
+}
+
+int64_t input_size(const ConvShape& s) {
+  return s.in_channels * s.in_height * s.in_width;
+}
+int64_t result_size(const ConvShape& s) {
+  return s.out_channels * s.out_height() * s.out_width();
 }
 
 }  // namespace
 
-int64_t packed_filter_count(const ConvShape& s, Weights kind) {
-  const int64_t in = kind == Weights::plain ? s.in_channels : s.out_channels;
-  const int64_t out = kind == Weights::plain ? s.out_channels : s.in_channels;
-  return divide_up(out, kPair) * kPair * in * s.kernel * s.kernel;
+struct PackedConvolution::Plan {
+  explicit Plan(const ConvShape& shape)
+      : forward(forward_direction(shape)),
+        backward(backward_direction(shape)),
+        weight_gradient(shape) {}
+
+  const Direction& with(Weights kind) const { return kind == Weights::plain ? forward : backward; }
+
+  Direction forward;
+  Direction backward;
+  PackedWeightGradient weight_gradient;
+};
+
+PackedConvolution::PackedConvolution(const ConvShape& shape)
+    : plan_(std::make_shared<const Plan>(shape)) {}
+
+int64_t PackedConvolution::scratch_count() const {
+  return std::max({scratch_of(plan_->forward), scratch_of(plan_->backward),
+                   plan_->weight_gradient.scratch_count()});
 }
 
-bool packed_holds_filters(const ConvShape& shape, Weights kind) {
-  const ConvShape s = simplified(shape);
-  return holds_filters(kind == Weights::plain ? forward_packing(s) : backward_packing(s));
+bool PackedConvolution::holds_filters(Weights kind) const {
+  return plan_->with(kind).holds_filters();
 }
 
-template <typename T>
-void packed_filters(const ConvShape& s, Weights kind, const T* weights, T* filters) {
+int64_t PackedConvolution::filter_count(Weights kind) const {
+  const ConvShape& s = plan_->with(kind).shape;
+  return divide_up(outs_of(s, kind), kPair) * pair_filters(s, kind);
+}
+
+void PackedConvolution::make_filters(Weights kind, const float* weights, float* filters) const {
+  const ConvShape& s = plan_->with(kind).shape;
 #pragma omp parallel for
   for (int64_t first = 0; first < outs_of(s, kind); first += kPair)
     pack_filters(s, kind, first, weights, filters + first / kPair * pair_filters(s, kind));
 }
 
-int64_t packed_scratch_count(const ConvShape& shape) {
-  const ConvShape s = simplified(shape);
-  return std::max(taken_count(shape) +
-                      std::max(scratch_of(forward_direction(s)), scratch_of(backward_direction(s))),
-                  packed_weight_gradient_scratch_count(shape));
+void PackedConvolution::forward(const float* x, const float* filters, float* y,
+                                float* memory) const {
+  const Direction& d = plan_->forward;
+  for_samples(d, [&](const Packing& p, int64_t first, int64_t samples) {
+    const ConvShape whole = with_samples(d.whole, samples);
+    const float* from = x + first * input_size(whole);
+    if (d.skips()) from = take_pixels(whole, from, memory);
+    gather_samples(d, p, from, filters, y + first * result_size(whole),
+                   memory + taken_count(whole));
+  });
 }
 
-template <typename T>
-void packed_convolve(const ConvShape& shape, const T* x, const T* filters, T* y, T* memory) {
-  if (skips_pixels(shape)) x = take_pixels(shape, x, memory);
-  gather_all(forward_direction(simplified(shape)), x, filters, y, memory + taken_count(shape));
+void PackedConvolution::input_gradient(const float* dy, const float* filters, float* dx,
+                                       float* memory) const {
+  const Direction& d = plan_->backward;
+  for_samples(d, [&](const Packing& p, int64_t first, int64_t samples) {
+    const ConvShape whole = with_samples(d.whole, samples);
+    float* const to = dx + first * input_size(whole);
+    gather_samples(d, p, dy + first * result_size(whole), filters, d.skips() ? memory : to,
+                   memory + taken_count(whole));
+    if (d.skips()) spread_pixels(whole, memory, to);
+  });
 }
 
-template <typename T>
-void packed_input_gradient(const ConvShape& shape, const T* dy, const T* filters, T* dx,
-                           T* memory) {
-  gather_all(backward_direction(simplified(shape)), dy, filters, skips_pixels(shape) ? memory : dx,
-             memory + taken_count(shape));
-  if (skips_pixels(shape)) spread_pixels(shape, memory, dx);
+void PackedConvolution::weight_gradient(const float* x, const float* dy, float* weights,
+                                        float* memory) const {
+  plan_->weight_gradient.compute(x, dy, weights, memory);
 }
-
-#define LOCKSTEP_FOR(T)                                                        \
-  template void packed_filters(const ConvShape&, Weights, const T*, T*);       \
-  template void packed_convolve(const ConvShape&, const T*, const T*, T*, T*); \
-  template void packed_input_gradient(const ConvShape&, const T*, const T*, T*, T*)
-LOCKSTEP_FOR(float);
-LOCKSTEP_FOR(double);
-#undef LOCKSTEP_FOR
 
 }  // namespace lockstep::kernels

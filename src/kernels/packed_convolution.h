@@ -1,38 +1,39 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "kernels/conv_shape.h"
 #include "kernels/winograd.h"
 
 namespace lockstep::kernels {
 
-/// Convolutions of blocked images by their definition: a kernel of any size, stride and padding,
+/// A convolution of blocked images by its definition: a kernel of any size, stride and padding,
 /// multiples of 8 channels.
+class PackedConvolution {
+ public:
+  explicit PackedConvolution(const ConvShape& shape);
 
-/// Weights in the order of the functions below. Where they would be used for one group of samples
-/// only, they are not worth their memory: then these functions take the weights, as LibTorch lays
-/// them out, in place of filters.
-bool packed_holds_filters(const ConvShape& shape, Weights kind);
-int64_t packed_filter_count(const ConvShape& shape, Weights kind);
-template <typename T>
-void packed_filters(const ConvShape& shape, Weights kind, const T* weights, T* filters);
+  /// The size of the scratch memory that the functions below need, in numbers.
+  int64_t scratch_count() const;
 
-/// The size of the scratch memory that the functions below need, in numbers; the second of
-/// packed_weight_gradient alone.
-int64_t packed_scratch_count(const ConvShape& shape);
-int64_t packed_weight_gradient_scratch_count(const ConvShape& shape);
+  /// Weights in the order of the functions below. Where they would be used for one group of samples
+  /// only, they are not worth their memory: then these functions take the weights, as LibTorch lays
+  /// them out, in place of filters.
+  bool holds_filters(Weights kind) const;
+  int64_t filter_count(Weights kind) const;
+  void make_filters(Weights kind, const float* weights, float* filters) const;
 
-/// y = x convolved; with filters of Weights::plain.
-template <typename T>
-void packed_convolve(const ConvShape& shape, const T* x, const T* filters, T* y, T* memory);
+  /// y = x convolved; with filters of Weights::plain.
+  void forward(const float* x, const float* filters, float* y, float* memory) const;
+  /// With filters of Weights::transposed.
+  void input_gradient(const float* dy, const float* filters, float* dx, float* memory) const;
+  /// `weights` are as LibTorch lays them out.
+  void weight_gradient(const float* x, const float* dy, float* weights, float* memory) const;
 
-/// The gradient with respect to x; with filters of Weights::transposed.
-template <typename T>
-void packed_input_gradient(const ConvShape& shape, const T* dy, const T* filters, T* dx, T* memory);
-
-/// The gradient with respect to the weights, as LibTorch lays them out.
-template <typename T>
-void packed_weight_gradient(const ConvShape& shape, const T* x, const T* dy, T* weights, T* memory);
+ private:
+  struct Plan;
+  std::shared_ptr<const Plan> plan_;
+};
 
 }  // namespace lockstep::kernels

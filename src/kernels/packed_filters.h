@@ -36,22 +36,22 @@ inline int64_t outs_of(const ConvShape& s, Weights kind) {
 }
 
 // One pair's.
-template <typename T>
-void pack_filters(const ConvShape& s, Weights kind, int64_t first, const T* weights, T* filters) {
-  const Products<T> by = products<T>();
+inline void pack_filters(const ConvShape& s, Weights kind, int64_t first, const float* weights,
+                         float* filters) {
+  const Products<float> by = products<float>();
   const int64_t outs = std::min(kPair, outs_of(s, kind) - first);
   for_transpositions(s, kind, first, [&](const Transposition& t, int64_t weight, int64_t filter) {
     if (outs == kPair) return by.transpose(t, weights + weight, filters + filter);
     for (int64_t k = 0; k < t.count; ++k)
       for (int64_t i = 0; i < kPair; ++i)
         filters[filter + k * t.transposed_stride + i] =
-            i < outs ? weights[weight + i * t.stride + k] : T(0);
+            i < outs ? weights[weight + i * t.stride + k] : 0.0F;
   });
 }
 
-template <typename T>
-void unpack_filters(const ConvShape& s, int64_t first, const T* filters, T* weights) {
-  const Products<T> by = products<T>();
+inline void unpack_filters(const ConvShape& s, int64_t first, const float* filters,
+                           float* weights) {
+  const Products<float> by = products<float>();
   const int64_t outs = std::min(kPair, s.out_channels - first);
   for_transpositions(
       s, Weights::plain, first, [&](const Transposition& t, int64_t weight, int64_t filter) {

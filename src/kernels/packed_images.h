@@ -1,17 +1,20 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
+#include <vector>
 
 #include "kernels/conv_shape.h"
 #include "kernels/lanes.h"
+#include "kernels/products.h"
 
 /// How images are packed, in the words of packed_convolution.cpp.
 namespace lockstep::kernels {
 namespace {
 
-constexpr int64_t kRowsOfGroup = 192;  ///< pixels, at least, if there are as many
-constexpr int64_t kRowsOfTarget = 12;  ///< the same
+constexpr int64_t kRowsOfGroup = 64;         ///< pixels, at least, if there are as many
+constexpr int64_t kRowsOfTarget = 8;         ///< the same
+constexpr int64_t kSamplesOfGroup = 14;      ///< the same, to skip padding
+constexpr int64_t kMostPacked = 192 * 1024;  ///< numbers of such a group
 
 constexpr int64_t divide_up(int64_t value, int64_t by) {
   return (value + by - 1) / by;
@@ -61,15 +64,32 @@ struct Packing {
   int64_t group_stride() const { return of.blocks * block_stride(); }
   int64_t count() const { return groups() * group_stride(); }
   /// A blocked image as it is.
-  bool changes_nothing() const {
-    return group == 1 && phases == 1 && left == 0 && columns == of.width;
-  }
+  bool changes_nothing() const { return keeps_rows() && left == 0 && columns == of.width; }
+  /// The columns of an image's row stay together.
+  bool keeps_rows() const { return group == 1 && phases == 1; }
 };
+
+// Whether so many taps lie on padding beside rows that it is worth packing more samples together to
+// skip those: then there are enough rows at each of the columns whose taps differ.
+inline bool has_wide_padding(const ConvShape& s) {
+  constexpr double kWorthIt = 0.06;
+  int64_t outside = 0;
+  for (int64_t column = 0; column < s.out_width(); ++column) {
+    const int64_t first = column * s.stride - s.padding;
+    outside += std::clamp<int64_t>(-first, 0, s.kernel) +
+               std::clamp<int64_t>(first + s.kernel - s.in_width, 0, s.kernel);
+  }
+  return static_cast<double>(outside) >= kWorthIt * static_cast<double>(s.out_width() * s.kernel);
+}
 
 inline int64_t group_of(const ConvShape& s, const Images& targets) {
   if (s.kernel == 1 && targets.width >= kRowsOfTarget) return 1;  // then nothing need be packed
-  const int64_t enough =
+  int64_t enough =
       std::max(divide_up(kRowsOfGroup, targets.pixels()), divide_up(kRowsOfTarget, targets.width));
+  const int64_t size = std::max(s.in_channels * s.in_height * s.in_width,
+                                s.out_channels * s.out_height() * s.out_width());
+  if (has_wide_padding(s) && size * kSamplesOfGroup <= kMostPacked)
+    enough = std::max(enough, kSamplesOfGroup);
   return divide_up(s.samples, divide_up(s.samples, enough));
 }
 
@@ -93,13 +113,8 @@ inline int64_t group_of(const ConvShape& s, const Images& targets) {
           left};
 }
 
-template <typename T>
-void copy_pixel(const T* from, T* to) {
-  std::memcpy(to, from, kLanes * sizeof(T));
-}
-template <typename T>
-void clear_pixel(T* to) {
-  std::fill_n(to, kLanes, T(0));
+inline void clear_pixel(float* to) {
+  std::fill_n(to, kLanes, 0.0F);
 }
 
 // The columns of a phase that lie in the image; zeros are before and behind.
@@ -115,73 +130,95 @@ struct Inside {
 };
 
 // One row, phase and sample of a group.
-template <typename T>
-void pack_row(const Packing& p, const Inside& inside, const T* from, T* to) {
+inline void pack_row(const Packing& p, const Inside& inside, const float* from, float* to) {
+  from += inside.first * kLanes;
+  if (p.keeps_rows()) {
+    std::fill_n(to, inside.begin * kLanes, 0.0F);
+    std::copy_n(from, (inside.end - inside.begin) * kLanes, to + inside.begin * kLanes);
+    std::fill(to + inside.end * kLanes, to + p.columns * kLanes, 0.0F);
+    return;
+  }
   const int64_t stride = p.column_stride();
   for (int64_t column = 0; column < inside.begin; ++column) clear_pixel(to + column * stride);
-  from += inside.first * kLanes;
-  for (int64_t column = inside.begin; column < inside.end; ++column, from += p.phases * kLanes)
-    copy_pixel(from, to + column * stride);
+  products<float>().copy({.from = from,
+                          .from_spacing = p.phases * kLanes,
+                          .to = to + inside.begin * stride,
+                          .to_spacing = stride,
+                          .count = inside.end - inside.begin});
   for (int64_t column = inside.end; column < p.columns; ++column) clear_pixel(to + column * stride);
 }
 
-// One block and phase of a group.
-template <typename T>
-void pack_phase(const Packing& p, int64_t group, int64_t block, int64_t phase, const T* x, T* to) {
-  const Inside inside(p, phase);
-  for (int64_t i = 0; i < p.group; ++i, to += kLanes) {
-    const int64_t sample = group * p.group + i;
-    const T* from = x + (sample * p.of.blocks + block) * p.of.pixels() * kLanes;
-    for (int64_t row = 0; row < p.of.height; ++row) {
-      T* const packed = to + row * p.row_stride();
-      if (sample < p.samples)
-        pack_row(p, inside, from + row * p.of.width * kLanes, packed);
+// One block of a sample; without a sample, zeros.
+inline void pack_block(const Packing& p, const std::vector<Inside>& of_phases, const float* from,
+                       float* to) {
+  if (from != nullptr && p.columns == 1 && p.of.width == 1)
+    return products<float>().copy({.from = from,
+                                   .from_spacing = kLanes,
+                                   .to = to,
+                                   .to_spacing = p.row_stride(),
+                                   .count = p.of.height});
+  for (int64_t row = 0; row < p.of.height; ++row)
+    for (const Inside& inside : of_phases) {
+      if (from != nullptr)
+        pack_row(p, inside, from + row * p.of.width * kLanes, to);
       else
         for (int64_t column = 0; column < p.columns; ++column)
-          clear_pixel(packed + column * p.column_stride());
+          clear_pixel(to + column * p.column_stride());
+      to += p.phase_stride();
     }
-  }
 }
 
 // Returns where the packed images are: `memory`, unless x need not be packed.
-template <typename T>
-const T* pack(const Packing& p, const T* x, T* memory) {
+inline const float* pack(const Packing& p, const float* x, float* memory) {
   if (p.changes_nothing()) return x;
+  std::vector<Inside> of_phases;
+  for (int64_t phase = 0; phase < p.phases; ++phase) of_phases.emplace_back(p, phase);
 #pragma omp parallel for collapse(2)
   for (int64_t group = 0; group < p.groups(); ++group)
     for (int64_t block = 0; block < p.of.blocks; ++block)
-      for (int64_t phase = 0; phase < p.phases; ++phase)
-        pack_phase(p, group, block, phase, x,
-                   memory + group * p.group_stride() + block * p.block_stride() +
-                       phase * p.phase_stride());
+      for (int64_t i = 0; i < p.group; ++i) {
+        const int64_t sample = group * p.group + i;
+        const float* const from = x + (sample * p.of.blocks + block) * p.of.pixels() * kLanes;
+        pack_block(p, of_phases, sample < p.samples ? from : nullptr,
+                   memory + group * p.group_stride() + block * p.block_stride() + i * kLanes);
+      }
   return memory;
 }
 
 // Without the pixels that are skipped.
-template <typename T>
-const T* take_pixels(const ConvShape& s, const T* x, T* small) {
+inline const float* take_pixels(const ConvShape& s, const float* x, float* small) {
+  const int64_t step = s.stride * kLanes;
+  const int64_t ahead = 4 * step * s.in_width;
 #pragma omp parallel for
   for (int64_t image = 0; image < s.samples * s.in_channels / kLanes; ++image)
-    for (int64_t row = 0; row < s.out_height(); ++row)
+    for (int64_t row = 0; row < s.out_height(); ++row) {
+      const float* from = x + (image * s.in_height + row * s.stride) * s.in_width * kLanes;
+      // The processor does not foresee that rows are skipped.
       for (int64_t column = 0; column < s.out_width(); ++column)
-        copy_pixel(
-            x + ((image * s.in_height + row * s.stride) * s.in_width + column * s.stride) * kLanes,
-            small + ((image * s.out_height() + row) * s.out_width() + column) * kLanes);
+        __builtin_prefetch(from + ahead + column * step);
+      products<float>().copy({.from = from,
+                              .from_spacing = step,
+                              .to = small + (image * s.out_height() + row) * s.out_width() * kLanes,
+                              .to_spacing = kLanes,
+                              .count = s.out_width()});
+    }
   return small;
 }
 
 // The reverse, with zeros where pixels are skipped.
-template <typename T>
-void spread_pixels(const ConvShape& s, const T* small, T* x) {
+inline void spread_pixels(const ConvShape& s, const float* small, float* x) {
 #pragma omp parallel for
   for (int64_t image = 0; image < s.samples * s.in_channels / kLanes; ++image)
     for (int64_t row = 0; row < s.in_height; ++row) {
-      T* const to = x + (image * s.in_height + row) * s.in_width * kLanes;
-      std::fill_n(to, s.in_width * kLanes, T(0));
+      float* const to = x + (image * s.in_height + row) * s.in_width * kLanes;
+      std::fill_n(to, s.in_width * kLanes, 0.0F);
       if (row % s.stride != 0) continue;
-      const T* from = small + (image * s.out_height() + row / s.stride) * s.out_width() * kLanes;
-      for (int64_t column = 0; column < s.out_width(); ++column)
-        copy_pixel(from + column * kLanes, to + column * s.stride * kLanes);
+      products<float>().copy(
+          {.from = small + (image * s.out_height() + row / s.stride) * s.out_width() * kLanes,
+           .from_spacing = kLanes,
+           .to = to,
+           .to_spacing = s.stride * kLanes,
+           .count = s.out_width()});
     }
 }
 

@@ -3,9 +3,8 @@
 // *runs*, pixels that lie together in x and in dy: rows of an image, or where rows are short the
 // samples of a group at one pixel. Sums run over samples, rows and columns; or over groups, pixels
 // and samples.
-#include <vector>
+#include "kernels/packed_weight_gradient.h"
 
-#include "kernels/packed_convolution.h"
 #include "kernels/packed_filters.h"
 #include "kernels/packed_images.h"
 #include "kernels/threads.h"
@@ -26,16 +25,6 @@ int64_t samples_of_group(const ConvShape& s) {
   const int64_t most = std::max(kLanes, kRowsOfChunk / (s.out_height() * s.out_width()));
   return divide_up(s.samples, divide_up(s.samples, most));
 }
-
-// The sums of a convolution's weights' gradient: for each tap, the same number of runs for each
-// sample (or for each group of them, if they are packed).
-struct OuterPlan {
-  std::vector<std::vector<Run>> runs_by_tap;  ///< of `samples`
-  int64_t samples;
-  int64_t x_block;   ///< from a block to its next one
-  int64_t dy_block;  ///< the same
-  int64_t x_spacing;
-};
 
 OuterPlan plan_by_rows(const ConvShape& s) {
   const int64_t pixels = s.out_height() * s.out_width();
@@ -87,17 +76,15 @@ Packing by_pixels(const ConvShape& s, Images of) {
 }
 
 // The images of a weights' gradient, packed or not.
-template <typename T>
 struct OuterImages {
-  const T* x;
-  const T* dy;
+  const float* x;
+  const float* dy;
   int64_t samples;  ///< or groups
 };
 
 // The products of some pairs, over all samples. One pair may have no second block.
-template <typename T>
-void add_products(const ConvShape& s, const OuterPlan& plan, const OuterImages<T>& images,
-                  int64_t first_pair, int64_t pairs, T* to) {
+void add_products(const ConvShape& s, const OuterPlan& plan, const OuterImages& images,
+                  int64_t first_pair, int64_t pairs, float* to) {
   const auto taps = static_cast<int64_t>(plan.runs_by_tap.size());
   const int64_t blocks = s.in_channels / kLanes;
   const bool has_second = 2 * (first_pair + pairs) <= s.out_channels / kLanes;
@@ -106,7 +93,7 @@ void add_products(const ConvShape& s, const OuterPlan& plan, const OuterImages<T
       for (int64_t tap = 0; tap < taps; ++tap) {
         const std::vector<Run>& runs = plan.runs_by_tap[static_cast<size_t>(tap)];
         const auto count = static_cast<int64_t>(runs.size());
-        products<T>().outer(
+        products<float>().outer(
             {.x = images.x + (first * blocks + block) * plan.x_block,
              .x_spacing = plan.x_spacing,
              .dy = images.dy + (first * s.out_channels / kLanes + 2 * first_pair) * plan.dy_block,
@@ -122,9 +109,8 @@ void add_products(const ConvShape& s, const OuterPlan& plan, const OuterImages<T
 }
 
 // The gradients of a part: pairs, which are in `filters` until they are transposed.
-template <typename T>
-void compute_part(const ConvShape& s, const OuterPlan& plan, const OuterImages<T>& images,
-                  int64_t first, T* filters, T* weights) {
+void compute_part(const ConvShape& s, const OuterPlan& plan, const OuterImages& images,
+                  int64_t first, float* filters, float* weights) {
   const int64_t of_pair = pair_filters(s, Weights::plain);
   const int64_t end = std::min(first + kPairsOfPart, divide_up(s.out_channels, kPair));
   const int64_t whole = std::min(end, s.out_channels / kPair) - first;
@@ -135,39 +121,50 @@ void compute_part(const ConvShape& s, const OuterPlan& plan, const OuterImages<T
     unpack_filters(s, pair * kPair, filters + (pair - first) * of_pair, weights);
 }
 
-}  // namespace
-
-int64_t packed_weight_gradient_scratch_count(const ConvShape& shape) {
-  const ConvShape s = simplified(shape);
-  const int64_t images = by_pixels(s, inputs_of(s)).count() + by_pixels(s, results_of(s)).count();
-  return taken_count(shape) + thread_filters(s, Weights::plain) * omp_get_max_threads() +
-         (has_short_rows(s) ? images : 0);
+// Whether the pixels that filters of 1 x 1 skip are left out first. Long rows that are read once or
+// twice can be summed as they are.
+bool takes_pixels(const ConvShape& s) {
+  return skips_pixels(s) && (s.out_width() < kLanes || s.out_channels > 2 * kPairsOfPart * kPair);
 }
 
-template <typename T>
-void packed_weight_gradient(const ConvShape& shape, const T* x, const T* dy, T* weights,
-                            T* memory) {
-  const ConvShape s = simplified(shape);
-  if (skips_pixels(shape)) x = take_pixels(shape, x, memory);
-  const OuterPlan plan = has_short_rows(s) ? plan_by_pixels(s) : plan_by_rows(s);
-  OuterImages<T> images = {x, dy, s.samples};
-  T* const threads_memory = memory + taken_count(shape);
-  const int64_t of_thread = thread_filters(s, Weights::plain);
-  if (has_short_rows(s)) {
-    const Packing packed_x = by_pixels(s, inputs_of(s));
-    T* const at_x = threads_memory + of_thread * omp_get_max_threads();
+ConvShape summed_shape(const ConvShape& s) {
+  return skips_pixels(s) && !takes_pixels(s) ? s : simplified(s);
+}
+
+}  // namespace
+
+PackedWeightGradient::PackedWeightGradient(const ConvShape& shape)
+    : takes_pixels_(takes_pixels(shape)),
+      whole_(shape),
+      shape_(summed_shape(shape)),
+      plan_(has_short_rows(shape_) ? plan_by_pixels(shape_) : plan_by_rows(shape_)) {}
+
+int64_t PackedWeightGradient::scratch_count() const {
+  const int64_t images =
+      by_pixels(shape_, inputs_of(shape_)).count() + by_pixels(shape_, results_of(shape_)).count();
+  return (takes_pixels_ ? taken_count(whole_) : 0) +
+         thread_filters(shape_, Weights::plain) * omp_get_max_threads() +
+         (has_short_rows(shape_) ? images : 0);
+}
+
+void PackedWeightGradient::compute(const float* x, const float* dy, float* weights,
+                                   float* memory) const {
+  if (takes_pixels_) {
+    x = take_pixels(whole_, x, memory);
+    memory += taken_count(whole_);
+  }
+  OuterImages images = {x, dy, shape_.samples};
+  const int64_t of_thread = thread_filters(shape_, Weights::plain);
+  if (has_short_rows(shape_)) {
+    const Packing packed_x = by_pixels(shape_, inputs_of(shape_));
+    float* const at_x = memory + of_thread * omp_get_max_threads();
     images.x = pack(packed_x, x, at_x);
-    images.dy = pack(by_pixels(s, results_of(s)), dy, at_x + packed_x.count());
+    images.dy = pack(by_pixels(shape_, results_of(shape_)), dy, at_x + packed_x.count());
     images.samples = packed_x.groups();
   }
 #pragma omp parallel for
-  for (int64_t first = 0; first < divide_up(s.out_channels, kPair); first += kPairsOfPart)
-    compute_part(s, plan, images, first, threads_memory + omp_get_thread_num() * of_thread,
-                 weights);
+  for (int64_t first = 0; first < divide_up(shape_.out_channels, kPair); first += kPairsOfPart)
+    compute_part(shape_, plan_, images, first, memory + omp_get_thread_num() * of_thread, weights);
 }
-
-template void packed_weight_gradient(const ConvShape&, const float*, const float*, float*, float*);
-template void packed_weight_gradient(const ConvShape&, const double*, const double*, double*,
-                                     double*);
 
 }  // namespace lockstep::kernels

@@ -9,7 +9,9 @@ namespace lockstep::kernels {
 namespace {
 
 // How many sums are in registers at a time, which changes no bits: kMostRows of each of kMostPairs,
-// or kMostRowsOfOne of one pair; kInsAtOnce in channels of each.
+// or kMostRowsOfOne of one pair; half as many where chains are added up in registers, which is
+// worth it for those of fewer than kLongChain taps of blocks; kInsAtOnce in channels of each.
+constexpr int64_t kLongChain = 16;
 #ifdef __AVX512F__
 constexpr int64_t kMostPairs = 2;
 constexpr int64_t kMostRows = 14;
@@ -23,11 +25,22 @@ constexpr int64_t kInsAtOnce = kLanes / 2;
 #endif
 
 template <int64_t kPairs, int64_t kRows, typename T>
-void gather_rows(const Gather<T>& g, int64_t row) {
-  Pair<T> sums[kRows][kPairs] = {};
-  const T* block_source = g.source + row * kLanes;
-  const T* block_filters = g.filters;
-  for (int64_t block = 0; block < g.blocks; ++block) {
+using Sums = Pair<T>[kRows][kPairs];
+
+// Some blocks of in channels. (What changes between calls is not written into a copy of the Gather:
+// wide loads of what was just written piece by piece wait until all stores before have ended.)
+struct Blocks {
+  int64_t begin;
+  int64_t count;
+};
+
+template <int64_t kPairs, int64_t kRows, typename T>
+[[gnu::always_inline]] inline void add_blocks(const Gather<T>& g, int64_t first_pair, int64_t row,
+                                              Blocks blocks, Sums<kPairs, kRows, T>& sums) {
+  const T* block_source = g.source + blocks.begin * g.block_stride + row * kLanes;
+  const T* block_filters =
+      g.filters + first_pair * g.filter_stride + blocks.begin * g.taps * kLanes * kPair;
+  for (int64_t block = 0; block < blocks.count; ++block) {
     for (const Link* link = g.links; link != g.links + g.link_count; ++link) {
       const T* from = block_source + link->offset;
       const T* f = block_filters + link->tap * kLanes * kPair;
@@ -47,44 +60,76 @@ void gather_rows(const Gather<T>& g, int64_t row) {
     block_source += g.block_stride;
     block_filters += g.taps * kLanes * kPair;
   }
+}
+
+template <int64_t kPairs, int64_t kRows, typename T>
+[[gnu::always_inline]] inline void store_sums(const Gather<T>& g, int64_t first_pair, int64_t row,
+                                              Sum sum, Sums<kPairs, kRows, T>& sums) {
 #pragma GCC unroll 24
   for (int64_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
     for (int64_t pair = 0; pair < kPairs; ++pair) {
-      T* const first = g.results + 2 * pair * g.second + (row + i) * kLanes;
-      if (g.sum == Sum::goes_on) sums[i][pair].add(load_pair(first, first + g.second));
+      T* const first = g.results + 2 * (first_pair + pair) * g.second + (row + i) * g.spacing;
+      if (sum == Sum::goes_on) sums[i][pair].add(load_pair(first, first + g.second));
       store_pair(first, first + g.second, sums[i][pair]);
     }
 }
 
-template <int64_t kPairs, int64_t kRows, typename T>
-void gather_some_rows(const Gather<T>& g, int64_t row, int64_t rows) {
-  if constexpr (kRows > 0)
-    rows == kRows ? gather_rows<kPairs, kRows>(g, row)
-                  : gather_some_rows<kPairs, kRows - 1>(g, row, rows);
+// The blocks that are left from `first` on, at most a chain of them.
+template <typename T>
+[[gnu::always_inline]] inline Blocks chain_from(const Gather<T>& g, int64_t first) {
+  return {first, g.blocks - first < g.chain ? g.blocks - first : g.chain};
 }
 
-template <int64_t kPairs, int64_t kMost, typename T>
-void gather_pairs(const Gather<T>& g) {
+template <bool kChains, int64_t kPairs, int64_t kRows, typename T>
+void gather_rows(const Gather<T>& g, Blocks blocks, int64_t pair, int64_t row) {
+  Sums<kPairs, kRows, T> totals = {};
+  add_blocks<kPairs, kRows>(g, pair, row, blocks, totals);
+  if constexpr (kChains)
+    for (int64_t first = g.chain; first < g.blocks; first += g.chain) {
+      Sums<kPairs, kRows, T> sums = {};
+      add_blocks<kPairs, kRows>(g, pair, row, chain_from(g, first), sums);
+#pragma GCC unroll 24
+      for (int64_t i = 0; i < kRows; ++i)
+#pragma GCC unroll 2
+        for (int64_t k = 0; k < kPairs; ++k) totals[i][k].add(sums[i][k]);
+    }
+  store_sums<kPairs, kRows>(g, pair, row, blocks.begin == 0 ? Sum::begins : Sum::goes_on, totals);
+}
+
+template <bool kChains, int64_t kPairs, int64_t kRows, typename T>
+void gather_some_rows(const Gather<T>& g, Blocks blocks, int64_t pair, int64_t row, int64_t rows) {
+  if constexpr (kRows > 0)
+    rows == kRows ? gather_rows<kChains, kPairs, kRows>(g, blocks, pair, row)
+                  : gather_some_rows<kChains, kPairs, kRows - 1>(g, blocks, pair, row, rows);
+}
+
+template <bool kChains, int64_t kPairs, int64_t kMost, typename T>
+void gather_pairs(const Gather<T>& g, Blocks blocks, int64_t pair) {
   // As even as possible: few rows leave multipliers idle.
   const int64_t parts = (g.rows + kMost - 1) / kMost;
   for (int64_t part = 0, row = 0; part < parts; ++part) {
     const int64_t end = g.rows * (part + 1) / parts;
-    gather_some_rows<kPairs, kMost>(g, row, end - row);
+    gather_some_rows<kChains, kPairs, kMost>(g, blocks, pair, row, end - row);
     row = end;
   }
 }
 
+template <bool kChains, typename T>
+void gather_all_pairs(const Gather<T>& g, Blocks blocks) {
+  constexpr int64_t kPart = kChains ? 2 : 1;
+  int64_t pair = 0;
+  for (; pair + kMostPairs <= g.pairs; pair += kMostPairs)
+    gather_pairs<kChains, kMostPairs, kMostRows / kPart>(g, blocks, pair);
+  for (; pair < g.pairs; ++pair) gather_pairs<kChains, 1, kMostRowsOfOne / kPart>(g, blocks, pair);
+}
+
 template <typename T>
-void gather(const Gather<T>& all) {
-  Gather<T> g = all;
-  for (int64_t pair = 0; pair < all.pairs;) {
-    const int64_t pairs = all.pairs - pair < kMostPairs ? 1 : kMostPairs;
-    pairs == 1 ? gather_pairs<1, kMostRowsOfOne>(g) : gather_pairs<kMostPairs, kMostRows>(g);
-    g.filters += pairs * g.filter_stride;
-    g.results += 2 * pairs * g.second;
-    pair += pairs;
-  }
+void gather(const Gather<T>& g) {
+  if (g.chain < g.blocks && g.chain * g.link_count < kLongChain)
+    return gather_all_pairs<true>(g, chain_from(g, 0));
+  for (int64_t first = 0; first < g.blocks; first += g.chain)
+    gather_all_pairs<false>(g, chain_from(g, first));
 }
 
 template <int64_t kPairs, typename T>
@@ -184,6 +229,14 @@ void transpose_back(const Transposition& t, const T* from, T* to) {
       }
   for (; k < t.count; ++k)
     for (int64_t i = 0; i < kPair; ++i) to[i * t.stride + k] = from[k * t.transposed_stride + i];
+}
+
+template <typename T>
+void copy(const Pixels<T>& of) {
+  const T* from = of.from;
+  T* to = of.to;
+  for (int64_t i = 0; i < of.count; ++i, from += of.from_spacing, to += of.to_spacing)
+    store(to, load(from));
 }
 
 }  // namespace

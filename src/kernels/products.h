@@ -4,7 +4,8 @@
 
 namespace lockstep::kernels {
 
-/// The two products of matrices to which convolutions come down. A *row* is one pixel or tile,
+/// The two products of matrices to which convolutions come down, and what brings numbers into their
+/// order. A *row* is one pixel or tile,
 /// eight channels of it lie together and those of the next row follow; a *pair* is two blocks of
 /// eight out channels. They are compiled for AVX2 and for AVX-512, with the same bits.
 
@@ -14,27 +15,27 @@ struct Link {
   int64_t tap;
 };
 
-enum class Sum { begins, goes_on };
-
-/// results[row] = the sum over in channels and links of source[row] * filters, for some pairs; or
-/// is added to what is there.
+/// results[row] = the sum over in channels and links of source[row] * filters, for some pairs.
 template <typename T>
 struct Gather {
   const T* source;
   int64_t blocks;        ///< of in channels
+  int64_t chain;         ///< blocks that are summed before their sum is added to that of others
   int64_t block_stride;  ///< from a row's block to its next one
   const Link* links;
   int64_t link_count;
   const T* filters;  ///< [block][tap][8][16]
   int64_t taps;
   T* results;
-  int64_t
-      second;  ///< from a pair's first block to its second; the next pair follows as far from it
+  int64_t spacing;  ///< from a row's result to the next one's
+  /// From a pair's first block to its second; the next pair follows as far from it.
+  int64_t second;
   int64_t rows;
   int64_t pairs;
   int64_t filter_stride;  ///< from a pair's filters to the next one's
-  Sum sum;
 };
+
+enum class Sum { begins, goes_on };
 
 /// Some rows: where x and dy begin.
 struct Run {
@@ -68,12 +69,23 @@ struct Transposition {
   int64_t transposed_stride;
 };
 
+/// Pixels of one block, each some numbers from the one before.
+template <typename T>
+struct Pixels {
+  const T* from;
+  int64_t from_spacing;
+  T* to;
+  int64_t to_spacing;
+  int64_t count;
+};
+
 template <typename T>
 struct Products {
   void (*gather)(const Gather<T>&);
   void (*outer)(const Outer<T>&);
   void (*transpose)(const Transposition&, const T* from, T* to);
   void (*transpose_back)(const Transposition&, const T* from, T* to);
+  void (*copy)(const Pixels<T>&);
 };
 
 /// Those for this processor.

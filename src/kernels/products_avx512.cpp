@@ -3,6 +3,6 @@
 namespace lockstep::kernels::avx512 {
 
 const Products<float> kProducts = {gather<float>, outer<float>, transpose<float>,
-                                   transpose_back<float>};
+                                   transpose_back<float>, copy<float>};
 
 }  // namespace lockstep::kernels::avx512

@@ -18,17 +18,18 @@ void multiply(const Tiling& tiling, Pairs pairs, const T* inputs, const T* filte
   for (int64_t point = 0; point < kPoints; ++point)
     by.gather({.source = inputs + point * tiling.input_stride(),
                .blocks = tiling.in_blocks,
+               .chain = tiling.in_blocks,
                .block_stride = block_stride,
                .links = &kOne,
                .link_count = 1,
                .filters = filters + point * tiling.filter_stride(),
                .taps = 1,
                .results = results + point * tiling.result_stride() + 2 * pairs.begin * block_stride,
+               .spacing = kLanes,
                .second = block_stride,
                .rows = tiling.batch,
                .pairs = pairs.end - pairs.begin,
-               .filter_stride = tiling.pair_stride(),
-               .sum = Sum::begins});
+               .filter_stride = tiling.pair_stride()});
 }
 
 // In channels times out channels, summed over all tiles.

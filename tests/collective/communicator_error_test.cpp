@@ -152,8 +152,7 @@ TEST_P(CommunicatorErrors, NameBothRanksWhereTheyWaitForEachOtherInDifferentCall
       {[](auto& group) { group.receive(buffer_of(scratch()), 1); },
        [](auto& group) { group.broadcast(buffer_of(scratch()), 0); }, "send_receive", "broadcast"}};
   for (const Both& both : pairs)
-    for (const std::string& error :
-         errors_of_group(2, kSoonCompared, [&](Communicator& group) {
+    for (const std::string& error : errors_of_group(2, kSoonCompared, [&](Communicator& group) {
            group.barrier();
            group.rank() == 0 ? both.first(group) : both.second(group);
          })) {
