@@ -9,7 +9,7 @@ namespace lockstep::kernels {
 /// Memory that is aligned to cache lines, and not cleared.
 template <typename T>
 struct LineAllocator {
-  using value_type = T;
+  using value_type = T;  // NOLINT(readability-identifier-naming): what std::vector asks for
   static constexpr std::align_val_t kLine{64};
 
   T* allocate(size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }

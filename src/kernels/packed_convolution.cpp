@@ -135,7 +135,7 @@ Direction backward_direction(const ConvShape& whole) {
 // How many samples are packed and multiplied at a time: a few groups for each thread, so that they
 // stay in the cache while all filters pass.
 int64_t samples_at_once(const Direction& d) {
-  constexpr int64_t kEnough = 64 * 1024;  // numbers
+  constexpr int64_t kEnough = 64 << 10;  // numbers
   const Packing& p = d.packing;
   const int64_t groups = divide_up(kEnough, p.group_stride()) * omp_get_max_threads();
   return std::min(p.samples, p.group * groups);

@@ -11,10 +11,10 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr int64_t kRowsOfGroup = 64;         ///< pixels, at least, if there are as many
-constexpr int64_t kRowsOfTarget = 8;         ///< the same
-constexpr int64_t kSamplesOfGroup = 14;      ///< the same, to skip padding
-constexpr int64_t kMostPacked = 192 * 1024;  ///< numbers of such a group
+constexpr int64_t kRowsOfGroup = 64;        ///< pixels, at least, if there are as many
+constexpr int64_t kRowsOfTarget = 8;        ///< the same
+constexpr int64_t kSamplesOfGroup = 14;     ///< the same, to skip padding
+constexpr int64_t kMostPacked = 192 << 10;  ///< numbers of such a group
 
 constexpr int64_t divide_up(int64_t value, int64_t by) {
   return (value + by - 1) / by;

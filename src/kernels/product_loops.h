@@ -25,7 +25,7 @@ constexpr int64_t kInsAtOnce = kLanes / 2;
 #endif
 
 template <int64_t kPairs, int64_t kRows, typename T>
-using Sums = Pair<T>[kRows][kPairs];
+using RowSums = Pair<T>[kRows][kPairs];
 
 // Some blocks of in channels. (What changes between calls is not written into a copy of the Gather:
 // wide loads of what was just written piece by piece wait until all stores before have ended.)
@@ -36,7 +36,7 @@ struct Blocks {
 
 template <int64_t kPairs, int64_t kRows, typename T>
 [[gnu::always_inline]] inline void add_blocks(const Gather<T>& g, int64_t first_pair, int64_t row,
-                                              Blocks blocks, Sums<kPairs, kRows, T>& sums) {
+                                              Blocks blocks, RowSums<kPairs, kRows, T>& sums) {
   const T* block_source = g.source + blocks.begin * g.block_stride + row * kLanes;
   const T* block_filters =
       g.filters + first_pair * g.filter_stride + blocks.begin * g.taps * kLanes * kPair;
@@ -64,7 +64,7 @@ template <int64_t kPairs, int64_t kRows, typename T>
 
 template <int64_t kPairs, int64_t kRows, typename T>
 [[gnu::always_inline]] inline void store_sums(const Gather<T>& g, int64_t first_pair, int64_t row,
-                                              Sum sum, Sums<kPairs, kRows, T>& sums) {
+                                              Sum sum, RowSums<kPairs, kRows, T>& sums) {
 #pragma GCC unroll 24
   for (int64_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
@@ -83,11 +83,11 @@ template <typename T>
 
 template <bool kChains, int64_t kPairs, int64_t kRows, typename T>
 void gather_rows(const Gather<T>& g, Blocks blocks, int64_t pair, int64_t row) {
-  Sums<kPairs, kRows, T> totals = {};
+  RowSums<kPairs, kRows, T> totals = {};
   add_blocks<kPairs, kRows>(g, pair, row, blocks, totals);
   if constexpr (kChains)
     for (int64_t first = g.chain; first < g.blocks; first += g.chain) {
-      Sums<kPairs, kRows, T> sums = {};
+      RowSums<kPairs, kRows, T> sums = {};
       add_blocks<kPairs, kRows>(g, pair, row, chain_from(g, first), sums);
 #pragma GCC unroll 24
       for (int64_t i = 0; i < kRows; ++i)
