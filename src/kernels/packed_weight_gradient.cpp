@@ -71,19 +71,12 @@ OuterPlan plan_by_pixels(const ConvShape& s) {
 }
 
 // The samples of a group lie together at each pixel: [group][block][pixel][sample of the group][8].
-Packing by_pixels(const ConvShape& s, Images of) {
-  return {{of.blocks, of.pixels(), 1}, s.samples, samples_of_group(s), 1, 1, 0};
+Packing by_pixels(const ConvShape& s, Images of, int64_t samples) {
+  return {{of.blocks, of.pixels(), 1}, samples, samples_of_group(s), 1, 1, 0};
 }
 
-// The images of a weights' gradient, packed or not.
-struct OuterImages {
-  const float* x;
-  const float* dy;
-  int64_t samples;  ///< or groups
-};
-
-// The products of some pairs, over all samples. One pair may have no second block.
-void add_products(const ConvShape& s, const OuterPlan& plan, const OuterImages& images,
+// The products of some pairs, over all of the images. One pair may have no second block.
+void add_products(const ConvShape& s, const OuterPlan& plan, const OuterImages& images, Sum sum,
                   int64_t first_pair, int64_t pairs, float* to) {
   const auto taps = static_cast<int64_t>(plan.runs_by_tap.size());
   const int64_t blocks = s.in_channels / kLanes;
@@ -104,21 +97,34 @@ void add_products(const ConvShape& s, const OuterPlan& plan, const OuterImages& 
              .pairs = pairs,
              .dy_stride = 2 * plan.dy_block,
              .product_stride = blocks * taps * kLanes * kPair,
-             .sum = first == 0 ? Sum::begins : Sum::goes_on});
+             .sum = first == 0 ? sum : Sum::goes_on});
       }
 }
 
-// The gradients of a part: pairs, which are in `filters` until they are transposed.
-void compute_part(const ConvShape& s, const OuterPlan& plan, const OuterImages& images,
-                  int64_t first, float* filters, float* weights) {
-  const int64_t of_pair = pair_filters(s, Weights::plain);
-  const int64_t end = std::min(first + kPairsOfPart, divide_up(s.out_channels, kPair));
-  const int64_t whole = std::min(end, s.out_channels / kPair) - first;
-  if (whole > 0) add_products(s, plan, images, first, whole, filters);
-  if (first + whole < end)
-    add_products(s, plan, images, first + whole, 1, filters + whole * of_pair);
-  for (int64_t pair = first; pair < end; ++pair)
-    unpack_filters(s, pair * kPair, filters + (pair - first) * of_pair, weights);
+// Some pairs that are computed by one thread.
+struct OuterPart {
+  OuterPart(const ConvShape& s, int64_t first_pair)
+      : first(first_pair),
+        end(std::min(first + kPairsOfPart, divide_up(s.out_channels, kPair))),
+        whole(std::min(end, s.out_channels / kPair) - first) {}
+
+  int64_t first;
+  int64_t end;
+  int64_t whole;  ///< pairs that have a second block
+};
+
+void add_part(const ConvShape& s, const OuterPlan& plan, const OuterImages& images, Sum sum,
+              const OuterPart& part, float* filters) {
+  if (part.whole > 0) add_products(s, plan, images, sum, part.first, part.whole, filters);
+  if (part.first + part.whole < part.end)
+    add_products(s, plan, images, sum, part.first + part.whole, 1,
+                 filters + part.whole * pair_filters(s, Weights::plain));
+}
+
+void unpack_part(const ConvShape& s, const OuterPart& part, const float* filters, float* weights) {
+  for (int64_t pair = part.first; pair < part.end; ++pair)
+    unpack_filters(s, pair * kPair, filters + (pair - part.first) * pair_filters(s, Weights::plain),
+                   weights);
 }
 
 // Whether the pixels that filters of 1 x 1 skip are left out first. Long rows that are read once or
@@ -131,40 +137,84 @@ ConvShape summed_shape(const ConvShape& s) {
   return skips_pixels(s) && !takes_pixels(s) ? s : simplified(s);
 }
 
+int64_t part_count(const ConvShape& s) {
+  return divide_up(s.out_channels, kPairsOfPart * kPair);
+}
+
+// How many samples are multiplied at a time: as many as stay in the cache while all parts are
+// computed; all of them if the parts' products would not stay there.
+int64_t samples_at_once(const ConvShape& s) {
+  constexpr int64_t kMostProducts = 256 << 10, kEnough = 128 << 10;
+  if (part_count(s) * thread_filters(s, Weights::plain) > kMostProducts) return s.samples;
+  const int64_t size =
+      s.in_channels * s.in_height * s.in_width + s.out_channels * s.out_height() * s.out_width();
+  const int64_t group = has_short_rows(s) ? samples_of_group(s) : 1;
+  return std::min(s.samples, divide_up(kEnough, size * group) * group);
+}
+
+ConvShape of_samples(ConvShape s, int64_t samples) {
+  s.samples = samples;
+  return s;
+}
+
 }  // namespace
 
 PackedWeightGradient::PackedWeightGradient(const ConvShape& shape)
     : takes_pixels_(takes_pixels(shape)),
       whole_(shape),
       shape_(summed_shape(shape)),
-      plan_(has_short_rows(shape_) ? plan_by_pixels(shape_) : plan_by_rows(shape_)) {}
+      plan_(has_short_rows(shape_) ? plan_by_pixels(shape_) : plan_by_rows(shape_)),
+      samples_at_once_(samples_at_once(shape_)) {}
 
+// Products of parts are kept from one batch of samples to the next; if there is one batch only,
+// only until the thread computes its next part.
 int64_t PackedWeightGradient::scratch_count() const {
-  const int64_t images =
-      by_pixels(shape_, inputs_of(shape_)).count() + by_pixels(shape_, results_of(shape_)).count();
-  return (takes_pixels_ ? taken_count(whole_) : 0) +
-         thread_filters(shape_, Weights::plain) * omp_get_max_threads() +
-         (has_short_rows(shape_) ? images : 0);
+  const bool one_batch = samples_at_once_ == shape_.samples;
+  int64_t count = thread_filters(shape_, Weights::plain) *
+                  (one_batch ? omp_get_max_threads() : part_count(shape_));
+  if (takes_pixels_) count += taken_count(of_samples(whole_, samples_at_once_));
+  if (has_short_rows(shape_))
+    for (const Images& images : {inputs_of(shape_), results_of(shape_)})
+      count += by_pixels(shape_, images, samples_at_once_).count();
+  return count;
 }
 
 void PackedWeightGradient::compute(const float* x, const float* dy, float* weights,
                                    float* memory) const {
-  if (takes_pixels_) {
-    x = take_pixels(whole_, x, memory);
-    memory += taken_count(whole_);
-  }
-  OuterImages images = {x, dy, shape_.samples};
-  const int64_t of_thread = thread_filters(shape_, Weights::plain);
-  if (has_short_rows(shape_)) {
-    const Packing packed_x = by_pixels(shape_, inputs_of(shape_));
-    float* const at_x = memory + of_thread * omp_get_max_threads();
-    images.x = pack(packed_x, x, at_x);
-    images.dy = pack(by_pixels(shape_, results_of(shape_)), dy, at_x + packed_x.count());
-    images.samples = packed_x.groups();
-  }
+  const bool one_batch = samples_at_once_ == shape_.samples;
+  const int64_t of_part = thread_filters(shape_, Weights::plain), parts = part_count(shape_);
+  float* const images_memory = memory + of_part * (one_batch ? omp_get_max_threads() : parts);
+  for (int64_t first = 0; first < shape_.samples; first += samples_at_once_) {
+    const int64_t samples = std::min(samples_at_once_, shape_.samples - first);
+    const OuterImages images = prepared_images(x, dy, first, samples, images_memory);
 #pragma omp parallel for
-  for (int64_t first = 0; first < divide_up(shape_.out_channels, kPair); first += kPairsOfPart)
-    compute_part(shape_, plan_, images, first, memory + omp_get_thread_num() * of_thread, weights);
+    for (int64_t i = 0; i < parts; ++i) {
+      const OuterPart part(shape_, i * kPairsOfPart);
+      float* const filters = memory + (one_batch ? omp_get_thread_num() : i) * of_part;
+      add_part(shape_, plan_, images, first == 0 ? Sum::begins : Sum::goes_on, part, filters);
+      if (first + samples == shape_.samples) unpack_part(shape_, part, filters, weights);
+    }
+  }
+}
+
+// Samples from `first` on, without the pixels that are skipped, and packed if rows are short.
+OuterImages PackedWeightGradient::prepared_images(const float* x, const float* dy, int64_t first,
+                                                  int64_t samples, float* memory) const {
+  const ConvShape whole = of_samples(whole_, samples);
+  OuterImages images = {x + first * whole.in_channels * whole.in_height * whole.in_width,
+                        dy + first * whole.out_channels * whole.out_height() * whole.out_width(),
+                        samples};
+  if (takes_pixels_) {
+    images.x = take_pixels(whole, images.x, memory);
+    memory += taken_count(whole);
+  }
+  if (!has_short_rows(shape_)) return images;
+  const Packing packed_x = by_pixels(shape_, inputs_of(shape_), samples);
+  images.x = pack(packed_x, images.x, memory);
+  images.dy =
+      pack(by_pixels(shape_, results_of(shape_), samples), images.dy, memory + packed_x.count());
+  images.samples = packed_x.groups();
+  return images;
 }
 
 }  // namespace lockstep::kernels

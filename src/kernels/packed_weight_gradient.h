@@ -18,6 +18,13 @@ struct OuterPlan {
   int64_t x_spacing;
 };
 
+/// The images of a weights' gradient, packed or not.
+struct OuterImages {
+  const float* x;
+  const float* dy;
+  int64_t samples;  ///< or groups
+};
+
 /// The weights' gradient of a PackedConvolution.
 class PackedWeightGradient {
  public:
@@ -28,10 +35,14 @@ class PackedWeightGradient {
   void compute(const float* x, const float* dy, float* weights, float* memory) const;
 
  private:
+  OuterImages prepared_images(const float* x, const float* dy, int64_t first, int64_t samples,
+                              float* memory) const;
+
   bool takes_pixels_;
   ConvShape whole_;  ///< with the pixels that are skipped
   ConvShape shape_;
   OuterPlan plan_;
+  int64_t samples_at_once_;
 };
 
 }  // namespace lockstep::kernels
