@@ -31,7 +31,7 @@ int64_t middle(int64_t begin, int64_t end) {
 }
 
 int depth(int64_t leaves) {
-  return leaves <= 1 ? 0 : static_cast<int>(std::bit_width(static_cast<uint64_t>(leaves - 1)));
+  return leaves <= 1 ? 0 : 64 - std::countl_zero(static_cast<uint64_t>(leaves - 1));
 }
 
 std::vector<Term> largest_nodes(int64_t shards, int64_t begin, int64_t end) {
