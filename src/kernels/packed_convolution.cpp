@@ -6,8 +6,8 @@
 //
 // with columns of zeros for padding. With a stride s, the columns 0, s, 2s, ... are *phase* 0,
 // 1, s + 1, ... phase 1, and so on, so that a tap finds the pixels it lies on one after another. A
-// *target* is a row of results (or of every s-th one, for the input's gradient), or a single pixel
-// where many taps lie on padding: then those are skipped.
+// *target* is a row of results (or every s-th one of a row, for the input's gradient); where many
+// taps lie on padding, only columns that have the same taps, so that the others are skipped.
 //
 // Filters are [pair of blocks of out channels][block of in channels][tap][8][16]. Sums always run
 // in one order, whatever the number of threads: over blocks, taps, channels of the block; for the
