@@ -61,10 +61,34 @@ void refuse_unknown_words(const CLI::App& app) {
 
 // CLI11 reports a repeated flag as "--batch: At Most 1 required but received 2".
 std::string in_our_words(const std::string& complaint) {
-  const size_t twice = complaint.find(": At Most 1 required");
-  if (twice == std::string::npos) return complaint;
-  return fmt::format("{}: given more than once; give it once", complaint.substr(0, twice));
+  for (const char* complained : {": At Most 1 required", ": At most 1 required"})
+    if (const size_t twice = complaint.find(complained); twice != std::string::npos)
+      return fmt::format("{}: given more than once; give it once", complaint.substr(0, twice));
+  return complaint;
 }
+
+// Folds no texts, which since 2.5 CLI11 would do with the examples below help texts.
+template <typename Formatter>
+void keep_lines(Formatter& formatter) {
+  constexpr size_t kWide = 200;
+  if constexpr (requires { formatter.enable_footer_formatting(false); }) {
+    formatter.enable_description_formatting(false);
+    formatter.enable_footer_formatting(false);
+    formatter.right_column_width(kWide);
+  }
+}
+
+// Help texts as all versions of CLI11 can write them.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { keep_lines(*this); }
+
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    const std::string usage = CLI::Formatter::make_usage(app, std::move(name));
+    return usage.starts_with("Usage") ? usage
+                                      : "Usage: " + usage.substr(usage.find_first_not_of('\n'));
+  }
+};
 
 // Removes the words after the first -- from argv and returns them: they belong to `lockstep run`'s
 // program.
@@ -79,6 +103,7 @@ std::vector<std::string> words_after_dashes(int& argc, char** argv) {
 int run(int argc, char** argv) {
   const std::vector<std::string> program = words_after_dashes(argc, argv);
   CLI::App app("Trains deep networks on many workers, on LibTorch.", "lockstep");
+  app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", LOCKSTEP_VERSION);
   app.footer(
       fmt::format("Start with:  lockstep train {}\n"

@@ -76,8 +76,9 @@ TEST_F(Elastic, RunsGoOnWhenAnyWorkerIsKilled) {
 }
 
 TEST_F(Elastic, RunsCanBeGivenMoreAndFewerWorkers) {
-  const std::string undisturbed = digest(lockstep_command(train("whole", {})));
-  Child child(train("run", {"--elastic", "--workers", "2"}));
+  constexpr int kSteps = 300;  // each command takes a while
+  const std::string undisturbed = digest(lockstep_command(train("whole", {}, kSteps)));
+  Child child(train("run", {"--elastic", "--workers", "2"}, kSteps));
   ASSERT_TRUE(comes_to_have("run", 2));
   EXPECT_TRUE(refuses({"workers", run("run"), "--set", "5"}, "--set 5: expected 1 to 4 workers"));
   EXPECT_EQ(lockstep_command({"workers", run("run"), "--set", "3"}).exit_code, 0);
@@ -88,7 +89,7 @@ TEST_F(Elastic, RunsCanBeGivenMoreAndFewerWorkers) {
 }
 
 TEST_F(Elastic, RunsCanBeJoinedByWhoHasTheSameRecipeAndTheKey) {
-  constexpr int kSteps = 250;  // joining takes a while
+  constexpr int kSteps = 600;  // joining takes a while
   const std::string undisturbed = digest(lockstep_command(train("whole", {}, kSteps)));
   const ScopedVariable key("LOCKSTEP_JOB_KEY", "k");
   const std::string address = "127.0.0.1:" + std::to_string(net::free_port());

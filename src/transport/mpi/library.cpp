@@ -18,25 +18,37 @@ struct MpiLauncher {
 constexpr MpiLauncher kOpenMpi = {"Open MPI", "OMPI_COMM_WORLD_SIZE"};
 constexpr MpiLauncher kMpich = {"MPICH", "PMI_SIZE"};
 
+// How many processes an MPI's mpirun started, this one among them; 0: it did not start this one.
+int started_by(const MpiLauncher& launcher) {
+  const char* const text = std::getenv(launcher.variable);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+[[noreturn]] void refuse(const MpiLauncher& launcher) {
+  const std::string built_with = mpi_version();
+  const bool open_mpi = built_with.starts_with(kOpenMpi.name);
+  throw BadInput(
+      "the mpirun of {} ({}={}) started this program, but it was built with another MPI, {}, which "
+      "does not see the other processes; start it by the mpirun of that MPI{}, or choose the "
+      "transport hybrid, which needs no MPI",
+      launcher.name, launcher.variable, started_by(launcher), built_with,
+      open_mpi ? " (Debian: mpirun.openmpi)" : " (Debian: mpirun.mpich)");
+}
+
+// MPICH from 4.3 on ends such a program in MPI_Init, without saying what to do.
+void expect_own_launcher() {
+  const bool is_mpich = mpi_version().starts_with(kMpich.name);
+  if (is_mpich && started_by(kOpenMpi) > 1 && started_by(kMpich) == 0) refuse(kOpenMpi);
+}
+
 // A program built with one MPI and started by another one's mpirun runs as many separate worlds of
 // size 1, without an error.
 void expect_the_launchers_world() {
   int world = 0;
   check(MPI_Comm_size(MPI_COMM_WORLD, &world), "MPI_Comm_size");
   if (world > 1) return;
-  for (const MpiLauncher& launcher : {kOpenMpi, kMpich}) {
-    const char* const text = std::getenv(launcher.variable);
-    const int started = text == nullptr ? 1 : std::atoi(text);
-    if (started <= 1) continue;
-    const std::string built_with = mpi_version();
-    const bool open_mpi = built_with.starts_with(kOpenMpi.name);
-    throw BadInput(
-        "the mpirun of {} ({}={}) started this program, but it was built with another MPI, {}, "
-        "which sees one process; start it by the mpirun of that MPI{}, or choose the transport "
-        "hybrid, which needs no MPI",
-        launcher.name, launcher.variable, started, built_with,
-        open_mpi ? " (Debian: mpirun.openmpi)" : " (Debian: mpirun.mpich)");
-  }
+  for (const MpiLauncher& launcher : {kOpenMpi, kMpich})
+    if (started_by(launcher) > 1) refuse(launcher);
 }
 
 }  // namespace
@@ -65,6 +77,7 @@ Library::Library() {
   if (initialised != 0) {
     check(MPI_Query_thread(&level), "MPI_Query_thread");
   } else {
+    expect_own_launcher();
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
     initialised_here_ = true;
   }
