@@ -35,7 +35,7 @@ int started_by(const MpiLauncher& launcher) {
       open_mpi ? " (Debian: mpirun.openmpi)" : " (Debian: mpirun.mpich)");
 }
 
-// MPICH from 4.3 on ends such a program in MPI_Init, without saying what to do.
+// MPICH 5 ends such a program in MPI_Init, without saying what to do.
 void expect_own_launcher() {
   const bool is_mpich = mpi_version().starts_with(kMpich.name);
   if (is_mpich && started_by(kOpenMpi) > 1 && started_by(kMpich) == 0) refuse(kOpenMpi);
