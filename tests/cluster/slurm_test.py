@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/beds"), str(ROOT / "tests")]
-from named_tests import run_named  # noqa: E402
+from named_tests import SKIPPED, run_named  # noqa: E402
 from slurm_cluster import SlurmCluster, why_not  # noqa: E402
 
 SHORT = ["--data", "fashion-mnist", "--model", "convnet", "--steps", "20", "--shards", "8"]
@@ -63,6 +63,9 @@ def two_nodes_train_over_mpi_to_the_model_of_one_worker(lockstep):
     with tempfile.TemporaryDirectory() as folder, SlurmCluster(2) as cluster:
         folder = Path(folder)
         state, text = submit(cluster, lockstep, folder, ["--transport", "mpi"], tasks=2)
+        if "Invalid MPI type 'pmix'" in text:  # Debian testing
+            print("no cluster here: its Slurm has no plugin for PMIx, by which Open MPI would be started")
+            sys.exit(SKIPPED)
         assert state == "COMPLETED", (state, text)
         end = end_of(folder / "run")
         assert end["workers"] == 4, end
