@@ -67,7 +67,7 @@ std::string in_our_words(const std::string& complaint) {
   return complaint;
 }
 
-// Folds no texts, which since 2.5 CLI11 would do with the examples below help texts.
+// CLI11 2.6 would fold texts, also the examples below them.
 template <typename Formatter>
 void keep_lines(Formatter& formatter) {
   constexpr size_t kWide = 200;

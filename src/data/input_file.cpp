@@ -36,8 +36,8 @@ InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   gzbuffer(file_.get(), 1 << 18);
 }
 
-// Called after every read, as zlib from 1.3.2 reports a truncated gzip stream only after the read
-// that reached the end of the file.
+// Called after every read, as zlib 1.3.2 reports a truncated gzip stream only after the read that
+// reached the end of the file.
 void InputFile::require_sound() const {
   int code = Z_OK;
   const char* message = gzerror(file_.get(), &code);

@@ -18,6 +18,16 @@ struct ConvShape {
   int64_t out_height() const { return (in_height + 2 * padding - kernel) / stride + 1; }
   int64_t out_width() const { return (in_width + 2 * padding - kernel) / stride + 1; }
 
+  /// Numbers of one sample's input and result.
+  int64_t input_size() const { return in_channels * in_height * in_width; }
+  int64_t result_size() const { return out_channels * out_height() * out_width(); }
+
+  ConvShape with_samples(int64_t count) const {
+    ConvShape shape = *this;
+    shape.samples = count;
+    return shape;
+  }
+
   /// Whether filters mostly lie on padding.
   bool is_smaller_than_filters() const { return in_height < kernel || in_width < kernel; }
 

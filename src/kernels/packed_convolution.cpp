@@ -141,19 +141,10 @@ int64_t samples_at_once(const Direction& d) {
   return std::min(p.samples, p.group * groups);
 }
 
-ConvShape with_samples(ConvShape shape, int64_t samples) {
-  shape.samples = samples;
-  return shape;
-}
-Packing with_samples(Packing packing, int64_t samples) {
-  packing.samples = samples;
-  return packing;
-}
-
 int64_t scratch_of(const Direction& d) {
   const int64_t samples = samples_at_once(d);
   const int64_t filters = thread_filters(d.shape, d.kind) * omp_get_max_threads();
-  return taken_count(with_samples(d.whole, samples)) + with_samples(d.packing, samples).count() +
+  return taken_count(d.whole.with_samples(samples)) + d.packing.with_samples(samples).count() +
          (d.holds_filters() ? 0 : filters);
 }
 
@@ -192,15 +183,8 @@ void for_samples(const Direction& d, GatherSamples gather) {
   const int64_t most = samples_at_once(d);
   for (int64_t first = 0; first < d.packing.samples; first += most) {
     const int64_t samples = std::min(most, d.packing.samples - first);
-    gather(with_samples(d.packing, samples), first, samples);
+    gather(d.packing.with_samples(samples), first, samples);
   }
-}
-
-int64_t input_size(const ConvShape& s) {
-  return s.in_channels * s.in_height * s.in_width;
-}
-int64_t result_size(const ConvShape& s) {
-  return s.out_channels * s.out_height() * s.out_width();
 }
 
 }  // namespace
@@ -246,10 +230,10 @@ void PackedConvolution::forward(const float* x, const float* filters, float* y,
                                 float* memory) const {
   const Direction& d = plan_->forward;
   for_samples(d, [&](const Packing& p, int64_t first, int64_t samples) {
-    const ConvShape whole = with_samples(d.whole, samples);
-    const float* from = x + first * input_size(whole);
+    const ConvShape whole = d.whole.with_samples(samples);
+    const float* from = x + first * whole.input_size();
     if (d.skips()) from = take_pixels(whole, from, memory);
-    gather_samples(d, p, from, filters, y + first * result_size(whole),
+    gather_samples(d, p, from, filters, y + first * whole.result_size(),
                    memory + taken_count(whole));
   });
 }
@@ -258,9 +242,9 @@ void PackedConvolution::input_gradient(const float* dy, const float* filters, fl
                                        float* memory) const {
   const Direction& d = plan_->backward;
   for_samples(d, [&](const Packing& p, int64_t first, int64_t samples) {
-    const ConvShape whole = with_samples(d.whole, samples);
-    float* const to = dx + first * input_size(whole);
-    gather_samples(d, p, dy + first * result_size(whole), filters, d.skips() ? memory : to,
+    const ConvShape whole = d.whole.with_samples(samples);
+    float* const to = dx + first * whole.input_size();
+    gather_samples(d, p, dy + first * whole.result_size(), filters, d.skips() ? memory : to,
                    memory + taken_count(whole));
     if (d.skips()) spread_pixels(whole, memory, to);
   });

@@ -56,6 +56,11 @@ struct Packing {
   int64_t columns;
   int64_t left;
 
+  Packing with_samples(int64_t count) const {
+    Packing packing = *this;
+    packing.samples = count;
+    return packing;
+  }
   int64_t groups() const { return divide_up(samples, group); }
   int64_t column_stride() const { return group * kLanes; }
   int64_t phase_stride() const { return columns * column_stride(); }
@@ -86,8 +91,7 @@ inline int64_t group_of(const ConvShape& s, const Images& targets) {
   if (s.kernel == 1 && targets.width >= kRowsOfTarget) return 1;  // then nothing need be packed
   int64_t enough =
       std::max(divide_up(kRowsOfGroup, targets.pixels()), divide_up(kRowsOfTarget, targets.width));
-  const int64_t size = std::max(s.in_channels * s.in_height * s.in_width,
-                                s.out_channels * s.out_height() * s.out_width());
+  const int64_t size = std::max(s.input_size(), s.result_size());
   if (has_wide_padding(s) && size * kSamplesOfGroup <= kMostPacked)
     enough = std::max(enough, kSamplesOfGroup);
   return divide_up(s.samples, divide_up(s.samples, enough));

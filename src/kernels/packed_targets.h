@@ -80,9 +80,8 @@ inline Targets forward_targets(const ConvShape& s, const Packing& p) {
 }
 
 // The columns first, first + stride, ... of a row of inputs, which have taps in common.
-inline void add_backward_row(const ConvShape& s, const Packing& p, int64_t row, int64_t first,
-                             Targets& of) {
-  const bool skips = skips_padding(s, p);
+inline void add_backward_row(const ConvShape& s, const Packing& p, bool skips, int64_t row,
+                             int64_t first, Targets& of) {
   const int64_t from_y = row + s.padding, from_x = first + s.padding;
   const int64_t all = divide_up(s.in_width - first, s.stride);
   // Counted in strides.
@@ -112,9 +111,10 @@ inline void add_backward_row(const ConvShape& s, const Packing& p, int64_t row, 
 
 inline Targets backward_targets(const ConvShape& s, const Packing& p) {
   Targets of;
+  const bool skips = skips_padding(s, p);
   for (int64_t row = 0; row < s.in_height; ++row)
     for (int64_t first = 0; first < std::min(s.stride, s.in_width); ++first)
-      add_backward_row(s, p, row, first, of);
+      add_backward_row(s, p, skips, row, first, of);
   return of;
 }
 

@@ -152,16 +152,10 @@ int64_t samples_at_once(const ConvShape& s) {
   return std::min(s.samples, divide_up(kEnough, size * group) * group);
 }
 
-ConvShape of_samples(ConvShape s, int64_t samples) {
-  s.samples = samples;
-  return s;
-}
-
 }  // namespace
 
 PackedWeightGradient::PackedWeightGradient(const ConvShape& shape)
-    : takes_pixels_(takes_pixels(shape)),
-      whole_(shape),
+    : whole_(shape),
       shape_(summed_shape(shape)),
       plan_(has_short_rows(shape_) ? plan_by_pixels(shape_) : plan_by_rows(shape_)),
       samples_at_once_(samples_at_once(shape_)) {}
@@ -172,7 +166,7 @@ int64_t PackedWeightGradient::scratch_count() const {
   const bool one_batch = samples_at_once_ == shape_.samples;
   int64_t count = thread_filters(shape_, Weights::plain) *
                   (one_batch ? omp_get_max_threads() : part_count(shape_));
-  if (takes_pixels_) count += taken_count(of_samples(whole_, samples_at_once_));
+  if (takes_pixels(whole_)) count += taken_count(whole_.with_samples(samples_at_once_));
   if (has_short_rows(shape_))
     for (const Images& images : {inputs_of(shape_), results_of(shape_)})
       count += by_pixels(shape_, images, samples_at_once_).count();
@@ -200,11 +194,9 @@ void PackedWeightGradient::compute(const float* x, const float* dy, float* weigh
 // Samples from `first` on, without the pixels that are skipped, and packed if rows are short.
 OuterImages PackedWeightGradient::prepared_images(const float* x, const float* dy, int64_t first,
                                                   int64_t samples, float* memory) const {
-  const ConvShape whole = of_samples(whole_, samples);
-  OuterImages images = {x + first * whole.in_channels * whole.in_height * whole.in_width,
-                        dy + first * whole.out_channels * whole.out_height() * whole.out_width(),
-                        samples};
-  if (takes_pixels_) {
+  const ConvShape whole = whole_.with_samples(samples);
+  OuterImages images = {x + first * whole.input_size(), dy + first * whole.result_size(), samples};
+  if (takes_pixels(whole_)) {
     images.x = take_pixels(whole, images.x, memory);
     memory += taken_count(whole);
   }

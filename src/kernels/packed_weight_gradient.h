@@ -38,7 +38,6 @@ class PackedWeightGradient {
   OuterImages prepared_images(const float* x, const float* dy, int64_t first, int64_t samples,
                               float* memory) const;
 
-  bool takes_pixels_;
   ConvShape whole_;  ///< with the pixels that are skipped
   ConvShape shape_;
   OuterPlan plan_;
