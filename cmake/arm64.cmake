@@ -8,3 +8,5 @@ set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64)
 # Programs of the build are this machine's; libraries and packages are in the folders of arm64, and the
 # headers of packages that are the same on all machines in /usr.
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+# pkg-config would find this machine's.
+set(ENV{PKG_CONFIG_LIBDIR} /usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig)
