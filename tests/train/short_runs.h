@@ -18,16 +18,6 @@
 
 namespace lockstep::train {
 
-/// A short run on real data: 12 steps of an epoch's 938.
-inline Recipe short_recipe() {
-  Recipe recipe;
-  recipe.model.name = "convnet";
-  recipe.train.batch = 64;
-  recipe.train.steps = 12;
-  recipe.log.every_steps = 1;
-  return recipe;
-}
-
 /// A tiny data set of our own: 36 training samples, so epochs of 5 steps of which the last is
 /// smaller.
 inline Recipe tiny_recipe(const TemporaryFolder& folder) {

@@ -18,7 +18,7 @@ size_t memory_from_the_system() {
 }
 
 TEST(Step, TakesNoMemoryFromTheSystemOnceItHasRun) {
-  constexpr int64_t kBatch = 16, kSteps = 10, kPixels = 3 * 32 * 32;
+  constexpr int64_t kBatch = 16, kSteps = 4, kPixels = 3 * 32 * 32;
   keep_freed_memory();
   Recipe recipe;
   recipe.train.batch = kBatch;

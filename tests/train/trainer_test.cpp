@@ -17,17 +17,19 @@ using run::Json;
 
 TEST(Trainer, TwoRunsOfOneRecipeGiveTheSameModel) {
   TemporaryFolder folder;
-  const Json a = train(short_recipe(), folder / "a");
-  const Json b = train(short_recipe(), folder / "b");
+  const Recipe recipe = tiny_recipe(folder);
+  const Json a = train(recipe, folder / "a");
+  const Json b = train(recipe, folder / "b");
   EXPECT_EQ(a["model_sha256"], b["model_sha256"]);
   EXPECT_EQ(a["train_loss"], b["train_loss"]);
 }
 
 TEST(Trainer, AnotherSeedGivesAnotherModel) {
   TemporaryFolder folder;
-  Recipe other = short_recipe();
+  const Recipe recipe = tiny_recipe(folder);
+  Recipe other = recipe;
   other.train.seed = 2;
-  EXPECT_NE(train(short_recipe(), folder / "a")["model_sha256"],
+  EXPECT_NE(train(recipe, folder / "a")["model_sha256"],
             train(other, folder / "b")["model_sha256"]);
 }
 
