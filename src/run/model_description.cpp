@@ -22,23 +22,23 @@ Json to_json(const Field& field) {
           {"categories", field.categories}};
 }
 
-Field field_from(const Json& json) {
-  return {.name = json.at("name"),
-          .type = parse_type(json.at("type")),
-          .shape = json.at("shape"),
-          .categories = json.at("categories")};
+Field field_from(const Json& from) {
+  return {.name = from.at("name"),
+          .type = parse_type(from.at("type")),
+          .shape = from.at("shape"),
+          .categories = from.at("categories")};
 }
 
-Options options_from(const Json& json, const char* table) {
-  return Options(json.get<std::map<std::string, std::string>>(), table);
+Options options_from(const Json& from, const char* table) {
+  return Options(from.get<std::map<std::string, std::string>>(), table);
 }
 
 // Files of earlier versions lack it.
-data::HoldOut hold_out_from(const Json& json) {
-  if (json.is_null()) return {};
-  return {.test_fraction = json.at("test_fraction"),
-          .validation_fraction = json.at("validation_fraction"),
-          .seed = json.at("seed")};
+data::HoldOut hold_out_from(const Json& from) {
+  if (from.is_null()) return {};
+  return {.test_fraction = from.at("test_fraction"),
+          .validation_fraction = from.at("validation_fraction"),
+          .seed = from.at("seed")};
 }
 
 Json to_json(const data::HoldOut& hold_out) {
@@ -47,27 +47,27 @@ Json to_json(const data::HoldOut& hold_out) {
           {"seed", hold_out.seed}};
 }
 
-ModelDescription description_from(const Json& json) {
+ModelDescription description_from(const Json& from) {
   ModelDescription about{
-      .name = json.at("name"),
-      .options = options_from(json.at("options"), "model.options"),
-      .kernels = json.at("kernels"),
-      .threads = json.at("threads"),
-      .objective = json.at("objective"),
-      .objective_options = options_from(json.at("objective_options"), "objective.options"),
-      .data = json.at("data"),
-      .data_options = options_from(json.at("data_options"), "data.options"),
-      .hold_out = hold_out_from(json.value("hold_out", Json())),
-      .data_sha256 = json.value("data_sha256", "")};
+      .name = from.at("name"),
+      .options = options_from(from.at("options"), "model.options"),
+      .kernels = from.at("kernels"),
+      .threads = from.at("threads"),
+      .objective = from.at("objective"),
+      .objective_options = options_from(from.at("objective_options"), "objective.options"),
+      .data = from.at("data"),
+      .data_options = options_from(from.at("data_options"), "data.options"),
+      .hold_out = hold_out_from(from.value("hold_out", Json())),
+      .data_sha256 = from.value("data_sha256", "")};
   constexpr int64_t kMostThreads = 256;
   if (about.threads < 1 || about.threads > kMostThreads)
     throw BadInput("its description of the model has {} threads: expected 1 to {}", about.threads,
                    kMostThreads);
-  for (const Json& input : json.at("inputs")) {
+  for (const Json& input : from.at("inputs")) {
     about.fields.inputs.push_back(field_from(input));
     about.normalization.push_back({input.at("mean"), input.at("deviation")});
   }
-  for (const Json& target : json.at("targets")) about.fields.targets.push_back(field_from(target));
+  for (const Json& target : from.at("targets")) about.fields.targets.push_back(field_from(target));
   return about;
 }
 

@@ -133,7 +133,7 @@ TEST_F(Inference, TakesTheWeightsThatFitAnotherNumberOfClasses) {
   const CommandResult outcome = lockstep_command(train_on(
       others.path(), "run", joined(flags, {"--set", "model.weights_partial=true", "--lr", "0"})));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  for (const std::string& name : {"fc.weight", "fc.bias"})
+  for (const std::string name : {"fc.weight", "fc.bias"})
     EXPECT_NE(outcome.err.find("tensor '" + name + "' is F32 [3"), std::string::npos)
         << outcome.err;
   EXPECT_EQ(outcome.err.find("conv1.weight"), std::string::npos) << outcome.err;
