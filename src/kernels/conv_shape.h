@@ -4,6 +4,10 @@
 
 namespace lockstep::kernels {
 
+constexpr int64_t divide_up(int64_t value, int64_t by) {
+  return (value + by - 1) / by;
+}
+
 /// A convolution of square filters over images.
 struct ConvShape {
   int64_t samples = 1;
@@ -21,6 +25,8 @@ struct ConvShape {
   /// Numbers of one sample's input and result.
   int64_t input_size() const { return in_channels * in_height * in_width; }
   int64_t result_size() const { return out_channels * out_height() * out_width(); }
+
+  int64_t weight_count() const { return out_channels * in_channels * kernel * kernel; }
 
   ConvShape with_samples(int64_t count) const {
     ConvShape shape = *this;

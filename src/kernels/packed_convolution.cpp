@@ -15,6 +15,7 @@
 // same order, so that a model gets the same bits from both.
 #include "kernels/packed_convolution.h"
 
+#include <span>
 #include <vector>
 
 #include "kernels/packed_filters.h"
@@ -71,29 +72,25 @@ void unpack(const Packing& p, const Images& to, const Part& part, const Target& 
   }
 }
 
-// `g` says where images and filters are.
-void gather_part(const Packing& p, const Images& to, const Targets& of, const Part& part,
-                 Gather<float>& g, float* y) {
-  float memory[2 * kPairsOfPart * kRowsOfResults * kLanes];
-  // Then results need not be unpacked.
-  const bool in_place = p.group == 1 && part.blocks % 2 == 0;
-  float* const image = y + (part.group * to.blocks + part.first_block) * to.pixels() * kLanes;
-  const float* const source = g.source;
+// Rows of a target that are computed at a time.
+struct Piece {
+  Target target;
+  int64_t row;
+  int64_t rows;
+};
+
+std::vector<Piece> pieces_of(const Targets& of, const Packing& p) {
+  std::vector<Piece> pieces;
   for (const Target& target : of.targets) {
     const int64_t rows = target.columns * p.group;
-    for (int64_t row = 0; row < rows; row += kRowsOfResults) {
-      g.links = of.links.data() + target.begin;
-      g.link_count = target.end - target.begin;
-      g.results = in_place ? image + (target.pixel + row * target.step) * kLanes : memory;
-      g.spacing = (in_place ? target.step : 1) * kLanes;
-      g.second = (in_place ? to.pixels() : kRowsOfResults) * kLanes;
-      g.rows = std::min(kRowsOfResults, rows - row);
-      g.source = source + row * kLanes;
-      products<float>().gather(g);
-      if (!in_place) unpack(p, to, part, target, row, g.rows, memory, y);
-    }
+    for (int64_t row = 0; row < rows; row += kRowsOfResults)
+      pieces.push_back({target, row, std::min(kRowsOfResults, rows - row)});
   }
+  return pieces;
 }
+
+// So many numbers stay in the cache while all filters pass.
+constexpr int64_t kEnough = 64 << 10;
 
 // A convolution in one of its directions.
 struct Direction {
@@ -104,9 +101,22 @@ struct Direction {
   Images results;
   Targets targets;
   int64_t chain;  ///< of blocks
+  std::vector<Piece> pieces = pieces_of(targets, packing);
 
-  bool skips() const { return skips_pixels(whole); }
-  bool holds_filters() const { return packing.groups() > 1; }
+  bool skips() const { return skips_pixels(whole) && whole != shape; }
+
+  /// How many pieces of a large image are computed at a time: all of them, unless reading filters
+  /// again for some of them takes less than reading images again for each part.
+  int64_t pieces_at_once() const {
+    const auto count = static_cast<int64_t>(pieces.size());
+    const int64_t images = packing.group_stride(), tiles = divide_up(images, kEnough);
+    const int64_t parts = divide_up(results.blocks, 2 * kPairsOfPart);
+    const int64_t filters = parts * thread_filters(shape, kind);
+    return (tiles - 1) * filters < (parts - 1) * images ? divide_up(count, tiles) : count;
+  }
+  bool holds_filters() const {
+    return packing.groups() > 1 || pieces_at_once() < static_cast<int64_t>(pieces.size());
+  }
 };
 
 Direction forward_direction(const ConvShape& whole) {
@@ -120,8 +130,10 @@ Direction forward_direction(const ConvShape& whole) {
           forward_targets(s, packing),
           packing.of.blocks};
 }
+// Long rows are computed where they belong rather than spread afterwards.
 Direction backward_direction(const ConvShape& whole) {
-  const ConvShape s = simplified(whole);
+  const bool spreads = whole.out_width() < kRowsOfTarget || !skips_pixels(whole);
+  const ConvShape s = spreads ? simplified(whole) : whole;
   const Packing packing = backward_packing(s);
   return {whole,
           s,
@@ -132,10 +144,8 @@ Direction backward_direction(const ConvShape& whole) {
           backward_chain(s)};
 }
 
-// How many samples are packed and multiplied at a time: a few groups for each thread, so that they
-// stay in the cache while all filters pass.
+// How many samples are packed and multiplied at a time: a few groups for each thread.
 int64_t samples_at_once(const Direction& d) {
-  constexpr int64_t kEnough = 64 << 10;  // numbers
   const Packing& p = d.packing;
   const int64_t groups = divide_up(kEnough, p.group_stride()) * omp_get_max_threads();
   return std::min(p.samples, p.group * groups);
@@ -148,33 +158,65 @@ int64_t scratch_of(const Direction& d) {
          (d.holds_filters() ? 0 : filters);
 }
 
+// Some pieces of a part's results.
+void gather_pieces(const Direction& d, const Packing& p, const float* packed, const float* filters,
+                   const Part& part, std::span<const Piece> pieces, float* y) {
+  float memory[2 * kPairsOfPart * kRowsOfResults * kLanes];
+  const Images& to = d.results;
+  // Then results need not be unpacked.
+  const bool in_place = p.group == 1 && part.blocks % 2 == 0;
+  const float* const source = packed + part.group * p.group_stride();
+  float* const image = y + (part.group * to.blocks + part.first_block) * to.pixels() * kLanes;
+  Gather<float> g = {};
+  g.blocks = p.of.blocks;
+  g.chain = d.chain;
+  g.block_stride = p.block_stride();
+  g.filters = filters;
+  g.filter_stride = pair_filters(d.shape, d.kind);
+  g.taps = d.shape.kernel * d.shape.kernel;
+  g.pairs = divide_up(part.blocks, 2);
+  for (const auto& [target, row, rows] : pieces) {
+    g.source = source + row * kLanes;
+    g.links = d.targets.links.data() + target.begin;
+    g.link_count = target.end - target.begin;
+    g.results = in_place ? image + (target.pixel + row * target.step) * kLanes : memory;
+    g.spacing = (in_place ? target.step : 1) * kLanes;
+    g.second = (in_place ? to.pixels() : kRowsOfResults) * kLanes;
+    g.rows = rows;
+    products<float>().gather(g);
+    if (!in_place) unpack(p, to, part, target, row, rows, memory, y);
+  }
+}
+
+// The filters of a part, made of weights.
+const float* own_filters(const Direction& d, const Part& part, const float* weights,
+                         float* filters) {
+  for (int64_t block = 0; block < part.blocks; block += 2)
+    pack_filters(d.shape, d.kind, (part.first_block + block) * kLanes, weights,
+                 filters + block / 2 * pair_filters(d.shape, d.kind));
+  return filters;
+}
+
 // `filters` are weights if filters are not held.
 void gather_samples(const Direction& d, const Packing& p, const float* x, const float* filters,
                     float* y, float* memory) {
   const float* const packed = pack(p, x, memory);
   float* const threads_memory = memory + p.count();
-#pragma omp parallel for collapse(2)
-  for (int64_t first = 0; first < d.results.blocks; first += 2 * kPairsOfPart)
-    for (int64_t group = 0; group < p.groups(); ++group) {
-      const Part part = {group, first, std::min(2 * kPairsOfPart, d.results.blocks - first)};
-      Gather<float> g = {};
-      g.source = packed + group * p.group_stride();
-      g.blocks = p.of.blocks;
-      g.chain = d.chain;
-      g.block_stride = p.block_stride();
-      g.filter_stride = pair_filters(d.shape, d.kind);
-      g.filters = filters + first / 2 * g.filter_stride;
-      g.taps = d.shape.kernel * d.shape.kernel;
-      g.pairs = divide_up(part.blocks, 2);
-      if (!d.holds_filters()) {
-        float* const own = threads_memory + omp_get_thread_num() * thread_filters(d.shape, d.kind);
-        for (int64_t pair = 0; pair < g.pairs; ++pair)
-          pack_filters(d.shape, d.kind, (first + 2 * pair) * kLanes, filters,
-                       own + pair * g.filter_stride);
-        g.filters = own;
+  const auto pieces = static_cast<int64_t>(d.pieces.size());
+  const int64_t at_once = d.pieces_at_once();
+#pragma omp parallel for collapse(3)
+  for (int64_t piece = 0; piece < pieces; piece += at_once)
+    for (int64_t first = 0; first < d.results.blocks; first += 2 * kPairsOfPart)
+      for (int64_t group = 0; group < p.groups(); ++group) {
+        const Part part = {group, first, std::min(2 * kPairsOfPart, d.results.blocks - first)};
+        const int64_t own = omp_get_thread_num() * thread_filters(d.shape, d.kind);
+        const float* const of_part = d.holds_filters()
+                                         ? filters + first / 2 * pair_filters(d.shape, d.kind)
+                                         : own_filters(d, part, filters, threads_memory + own);
+        gather_pieces(
+            d, p, packed, of_part, part,
+            {d.pieces.data() + piece, d.pieces.data() + std::min(piece + at_once, pieces)}, y);
       }
-      gather_part(p, d.results, d.targets, part, g, y);
-    }
 }
 
 // Calls gather(packing, first sample, samples) for some samples at a time.

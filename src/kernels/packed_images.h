@@ -14,11 +14,7 @@ namespace {
 constexpr int64_t kRowsOfGroup = 64;        ///< pixels, at least, if there are as many
 constexpr int64_t kRowsOfTarget = 8;        ///< the same
 constexpr int64_t kSamplesOfGroup = 14;     ///< the same, to skip padding
-constexpr int64_t kMostPacked = 192 << 10;  ///< numbers of such a group
-
-constexpr int64_t divide_up(int64_t value, int64_t by) {
-  return (value + by - 1) / by;
-}
+constexpr int64_t kMostPacked = 256 << 10;  ///< numbers of such a group
 
 struct Images {
   int64_t blocks;
@@ -70,6 +66,8 @@ struct Packing {
   int64_t count() const { return groups() * group_stride(); }
   /// A blocked image as it is.
   bool changes_nothing() const { return keeps_rows() && left == 0 && columns == of.width; }
+  /// A row is one pixel, before and after.
+  bool changes_no_row() const { return of.width == 1 && columns == 1 && phases == 1 && left == 0; }
   /// The columns of an image's row stay together.
   bool keeps_rows() const { return group == 1 && phases == 1; }
 };
@@ -155,7 +153,7 @@ inline void pack_row(const Packing& p, const Inside& inside, const float* from, 
 // One block of a sample; without a sample, zeros.
 inline void pack_block(const Packing& p, const std::vector<Inside>& of_phases, const float* from,
                        float* to) {
-  if (from != nullptr && p.columns == 1 && p.of.width == 1)
+  if (from != nullptr && p.changes_no_row())
     return products<float>().copy({.from = from,
                                    .from_spacing = kLanes,
                                    .to = to,

@@ -10,19 +10,34 @@ namespace {
 
 // How many sums are in registers at a time, which changes no bits: kMostRows of each of kMostPairs,
 // or kMostRowsOfOne of one pair; half as many where chains are added up in registers, which is
-// worth it for those of fewer than kLongChain taps of blocks; kInsAtOnce in channels of each.
-constexpr int64_t kLongChain = 16;
-#ifdef __AVX512F__
+// worth it for those of fewer than kLongChain taps of blocks; kInsAtOnce in channels of each;
+// kMostTaps of kMostStrips. (Sanitizers' code for the larger numbers takes minutes to compile.)
+constexpr int64_t kLongChain = 4;
+#if defined(__AVX512F__) && !defined(LOCKSTEP_SANITIZED)
 constexpr int64_t kMostPairs = 2;
 constexpr int64_t kMostRows = 14;
 constexpr int64_t kMostRowsOfOne = 24;
 constexpr int64_t kInsAtOnce = kLanes;
+constexpr int64_t kMostTaps = 28;
+constexpr int64_t kMostStrips = 9;
 #else
 constexpr int64_t kMostPairs = 1;
 constexpr int64_t kMostRows = 6;
 constexpr int64_t kMostRowsOfOne = 6;
 constexpr int64_t kInsAtOnce = kLanes / 2;
+constexpr int64_t kMostTaps = 6;
+constexpr int64_t kMostStrips = 6;
 #endif
+
+// How far ahead filters are read into the cache, in numbers.
+constexpr int64_t kFiltersAhead = 48 * kPair;
+
+// Makes the compiler compute a pointer once. Otherwise it leaves the addition to each instruction
+// that uses it, which the processor then splits in two.
+template <typename T>
+[[gnu::always_inline]] inline void keep_in_register(const T*& pointer) {
+  asm("" : "+r"(pointer));
+}
 
 template <int64_t kPairs, int64_t kRows, typename T>
 using RowSums = Pair<T>[kRows][kPairs];
@@ -43,13 +58,19 @@ template <int64_t kPairs, int64_t kRows, typename T>
   for (int64_t block = 0; block < blocks.count; ++block) {
     for (const Link* link = g.links; link != g.links + g.link_count; ++link) {
       const T* from = block_source + link->offset;
-      const T* f = block_filters + link->tap * kLanes * kPair;
+      keep_in_register(from);
+      const T* of_pair[kPairs];
+#pragma GCC unroll 2
+      for (int64_t pair = 0; pair < kPairs; ++pair)
+        of_pair[pair] = block_filters + link->tap * kLanes * kPair + pair * g.filter_stride;
 #pragma GCC unroll 8
       for (int64_t lane = 0; lane < kLanes; ++lane) {
         Pair<T> filters[kPairs];
 #pragma GCC unroll 2
-        for (int64_t pair = 0; pair < kPairs; ++pair)
-          filters[pair] = load_pair(f + pair * g.filter_stride + lane * kPair);
+        for (int64_t pair = 0; pair < kPairs; ++pair) {
+          filters[pair] = load_pair(of_pair[pair] + lane * kPair);
+          __builtin_prefetch(of_pair[pair] + lane * kPair + kFiltersAhead);
+        }
 #pragma GCC unroll 24
         for (int64_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
@@ -176,6 +197,66 @@ void outer(const Outer<T>& o) {
     pairs == 1 ? outer_pairs<1>(o, dy, products) : outer_pairs<kMostPairs>(o, dy, products);
     pair += pairs;
   }
+}
+
+template <typename T>
+[[gnu::noinline]] void add_to_totals(const T* sums, int64_t count, double* totals) {
+  for (int64_t i = 0; i < count; i += kLanes)
+    store<double>(totals + i,
+                  load(totals + i) + __builtin_convertvector(load(sums + i), Lanes<double>));
+}
+
+template <int64_t kWidth, int64_t kCount, typename T>
+void add_strips(const Strips<T>& s, int64_t first) {
+  Pair<T> sums[kCount][kWidth] = {};
+  const T* from[kCount];
+  for (int64_t i = 0; i < kCount; ++i) from[i] = s.x + s.offsets[first + i];
+  const T* dy = s.dy;
+  for (int64_t row = 0; row < s.rows; ++row) {
+    for (int64_t column = 0; column < s.columns; ++column, dy += kLanes) {
+      const Pair<T> g = load_pair(dy, dy + s.second);
+#pragma GCC unroll 9
+      for (int64_t i = 0; i < kCount; ++i)
+#pragma GCC unroll 7
+        for (int64_t tap = 0; tap < kWidth; ++tap)
+          sums[i][tap].add_product(g, from[i][column * s.x_spacing + tap]);
+    }
+#pragma GCC unroll 9
+    for (int64_t i = 0; i < kCount; ++i) from[i] += s.row_stride;
+  }
+  T numbers[kCount * kWidth * kPair];
+#pragma GCC unroll 9
+  for (int64_t i = 0; i < kCount; ++i)
+#pragma GCC unroll 7
+    for (int64_t tap = 0; tap < kWidth; ++tap) {
+      T* const to = numbers + (i * kWidth + tap) * kPair;
+      store_pair(to, to + kLanes, sums[i][tap]);
+    }
+  add_to_totals(numbers, kCount * kWidth * kPair, s.totals + first * kWidth * kPair);
+}
+
+template <int64_t kWidth, int64_t kCount, typename T>
+void add_some_strips(const Strips<T>& s, int64_t first, int64_t count) {
+  if constexpr (kCount > 0)
+    count == kCount ? add_strips<kWidth, kCount>(s, first)
+                    : add_some_strips<kWidth, kCount - 1>(s, first, count);
+}
+
+template <int64_t kWidth, typename T>
+void strips_of(const Strips<T>& s) {
+  constexpr int64_t kFit = kMostTaps / kWidth > 0 ? kMostTaps / kWidth : 1;
+  constexpr int64_t kMost = kFit < kMostStrips ? kFit : kMostStrips;
+  if (s.width != kWidth) {
+    if constexpr (kWidth > 1) strips_of<kWidth - 1>(s);
+    return;
+  }
+  for (int64_t first = 0; first < s.count; first += kMost)
+    add_some_strips<kWidth, kMost>(s, first, s.count - first < kMost ? s.count - first : kMost);
+}
+
+template <typename T>
+void strips(const Strips<T>& s) {
+  strips_of<kMostStripWidth>(s);
 }
 
 // Eight times eight numbers.

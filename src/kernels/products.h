@@ -4,10 +4,10 @@
 
 namespace lockstep::kernels {
 
-/// The two products of matrices to which convolutions come down, and what brings numbers into their
-/// order. A *row* is one pixel or tile,
-/// eight channels of it lie together and those of the next row follow; a *pair* is two blocks of
-/// eight out channels. They are compiled for AVX2 and for AVX-512, with the same bits.
+/// The products of matrices to which convolutions come down, and what brings numbers into their
+/// order. A *row* is one pixel or tile, eight channels of it lie together and those of the next row
+/// follow; a *pair* is two blocks of eight out channels. They are compiled for AVX2 and for
+/// AVX-512, with the same bits.
 
 /// Where rows lie for one tap of the filters.
 struct Link {
@@ -61,6 +61,25 @@ struct Outer {
   Sum sum;
 };
 
+/// totals += the sum over the pixels of one image of x * dy, for one pair and the taps of some
+/// *strips*, the rows of filters: [strip][width][16]. x is plain and has room for padding.
+template <typename T>
+struct Strips {
+  const T* x;
+  const int64_t* offsets;  ///< of each strip's first tap
+  int64_t count;
+  int64_t width;       ///< taps of a strip, at most kMostStripWidth
+  int64_t x_spacing;   ///< from a pixel's input to the next one's
+  int64_t row_stride;  ///< from a row's input to the next one's
+  const T* dy;
+  int64_t second;  ///< from the pair's first block to its second
+  int64_t rows;    ///< of the image
+  int64_t columns;
+  double* totals;
+};
+
+inline constexpr int64_t kMostStripWidth = 7;
+
 /// The weights of 16 out channels: some numbers of each, `stride` apart from channel to channel; or
 /// those of each channel's first number, each second, ..., `transposed_stride` apart.
 struct Transposition {
@@ -83,6 +102,7 @@ template <typename T>
 struct Products {
   void (*gather)(const Gather<T>&);
   void (*outer)(const Outer<T>&);
+  void (*strips)(const Strips<T>&);
   void (*transpose)(const Transposition&, const T* from, T* to);
   void (*transpose_back)(const Transposition&, const T* from, T* to);
   void (*copy)(const Pixels<T>&);

@@ -1,15 +1,17 @@
 // A *tap* is one weight of a filter: an in channel, a row and a column. Its gradient is the sum
 // over pixels of dy times the input that lies there, which a copy of the input with its padding
-// makes a constant distance away. Eight taps are summed at a time, for eight out channels each:
-// over a sample's pixels in T, over samples in doubles.
+// makes a constant distance away: over a sample's pixels in T, over samples in doubles.
 #include "kernels/thin_convolution.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "kernels/lanes.h"
+#include "kernels/products.h"
+#include "kernels/threads.h"
 
 namespace lockstep::kernels {
 namespace {
-
-constexpr int64_t kTapsAtOnce = 8;
 
 struct Padded {
   explicit Padded(const ConvShape& shape)
@@ -22,72 +24,84 @@ struct Padded {
   int64_t sample;  ///< numbers of one
 };
 
+// As many as stay in the cache.
+int64_t samples_padded_at_once(const ConvShape& shape) {
+  constexpr int64_t kEnough = 64 << 10;
+  return std::min(shape.samples, divide_up(kEnough, Padded(shape).sample + shape.result_size()));
+}
+
+// Returns where the padded images are: `copy`, unless there is no padding.
 template <typename T>
-void pad(const ConvShape& shape, const Padded& padded, const T* x, T* copy) {
+const T* pad(const ConvShape& shape, const Padded& padded, const T* x, T* copy) {
+  if (shape.padding == 0) return x;
 #pragma omp parallel for
   for (int64_t image = 0; image < shape.samples * shape.in_channels; ++image) {
-    T* to = copy + image * padded.height * padded.width;
     const T* from = x + image * shape.in_height * shape.in_width;
-    for (int64_t i = 0; i < padded.height * padded.width; ++i) to[i] = 0;
-    for (int64_t row = 0; row < shape.in_height; ++row)
-      for (int64_t column = 0; column < shape.in_width; ++column)
-        to[(row + shape.padding) * padded.width + column + shape.padding] =
-            from[row * shape.in_width + column];
-  }
-}
-
-// Where a tap's input lies, from that of the first.
-int64_t distance(const ConvShape& shape, const Padded& padded, int64_t tap) {
-  const int64_t area = shape.kernel * shape.kernel;
-  const int64_t channel = tap / area, row = tap % area / shape.kernel, column = tap % shape.kernel;
-  return (channel * padded.height + row) * padded.width + column;
-}
-
-template <typename T>
-[[gnu::always_inline]] inline void add_sample(const ConvShape& shape, const Padded& padded,
-                                              const T* x, const T* dy, const int64_t* distances,
-                                              Lanes<double>* totals) {
-  Lanes<T> sums[kTapsAtOnce] = {};
-  for (int64_t row = 0; row < shape.out_height(); ++row) {
-    const T* from = x + row * shape.stride * padded.width;
-    for (int64_t column = 0; column < shape.out_width();
-         ++column, from += shape.stride, dy += kLanes) {
-      const Lanes<T> g = load(dy);
-#pragma GCC unroll 8
-      for (int64_t tap = 0; tap < kTapsAtOnce; ++tap) sums[tap] += g * from[distances[tap]];
+    T* to = copy + image * padded.height * padded.width;
+    to = std::fill_n(to, shape.padding * padded.width, T(0));
+    for (int64_t row = 0; row < shape.in_height; ++row, from += shape.in_width) {
+      to = std::fill_n(to, shape.padding, T(0));
+      to = std::copy_n(from, shape.in_width, to);
+      to = std::fill_n(to, shape.padding, T(0));
     }
+    std::fill_n(to, shape.padding * padded.width, T(0));
   }
-  for (int64_t tap = 0; tap < kTapsAtOnce; ++tap)
-    totals[tap] += __builtin_convertvector(sums[tap], Lanes<double>);
+  return copy;
+}
+
+// Where each strip begins in a padded image.
+std::vector<int64_t> strip_offsets(const ConvShape& shape, const Padded& padded) {
+  std::vector<int64_t> offsets;
+  for (int64_t channel = 0; channel < shape.in_channels; ++channel)
+    for (int64_t row = 0; row < shape.kernel; ++row)
+      offsets.push_back((channel * padded.height + row) * padded.width);
+  return offsets;
 }
 
 }  // namespace
 
 int64_t thin_scratch_count(const ConvShape& shape) {
-  return shape.samples * Padded(shape).sample;
+  return samples_padded_at_once(shape) * Padded(shape).sample;
 }
 
 template <typename T>
 void thin_weight_gradient(const ConvShape& shape, const T* x, const T* dy, T* weights, T* memory) {
   const Padded padded(shape);
-  pad(shape, padded, x, memory);
-  const int64_t blocks = shape.out_channels / kLanes;
-  const int64_t taps = shape.in_channels * shape.kernel * shape.kernel;
-  const int64_t image = shape.out_height() * shape.out_width() * kLanes;
+  const std::vector<int64_t> offsets = strip_offsets(shape, padded);
+  const auto strips = static_cast<int64_t>(offsets.size());
+  const int64_t taps = strips * shape.kernel;
+  const int64_t pairs = divide_up(shape.out_channels, kPair);
+  const int64_t block = shape.out_height() * shape.out_width() * kLanes;
+  const int64_t parts = std::min(strips, divide_up(omp_get_max_threads(), pairs));
+  std::vector<double> totals(static_cast<size_t>(pairs * taps * kPair));
+
+  const int64_t at_once = samples_padded_at_once(shape);
+  for (int64_t first = 0; first < shape.samples; first += at_once) {
+    const ConvShape some = shape.with_samples(std::min(at_once, shape.samples - first));
+    const T* const images = pad(some, padded, x + first * shape.input_size(), memory);
 #pragma omp parallel for collapse(2)
-  for (int64_t block = 0; block < blocks; ++block)
-    for (int64_t first = 0; first < taps; first += kTapsAtOnce) {
-      const int64_t count = taps - first < kTapsAtOnce ? taps - first : kTapsAtOnce;
-      int64_t distances[kTapsAtOnce] = {};
-      for (int64_t i = 0; i < count; ++i) distances[i] = distance(shape, padded, first + i);
-      Lanes<double> totals[kTapsAtOnce] = {};
-      for (int64_t sample = 0; sample < shape.samples; ++sample)
-        add_sample(shape, padded, memory + sample * padded.sample,
-                   dy + (sample * blocks + block) * image, distances, totals);
-      for (int64_t i = 0; i < count; ++i)
-        for (int64_t lane = 0; lane < kLanes; ++lane)
-          weights[(block * kLanes + lane) * taps + first + i] = static_cast<T>(totals[i][lane]);
-    }
+    for (int64_t pair = 0; pair < pairs; ++pair)
+      for (int64_t part = 0; part < parts; ++part) {
+        const int64_t begin = strips * part / parts, end = strips * (part + 1) / parts;
+        for (int64_t sample = 0; sample < some.samples; ++sample)
+          products<T>().strips(
+              {.x = images + sample * padded.sample,
+               .offsets = offsets.data() + begin,
+               .count = end - begin,
+               .width = shape.kernel,
+               .x_spacing = shape.stride,
+               .row_stride = shape.stride * padded.width,
+               .dy = dy + (first + sample) * shape.result_size() + 2 * pair * block,
+               .second = (pair + 1) * kPair <= shape.out_channels ? block : 0,
+               .rows = shape.out_height(),
+               .columns = shape.out_width(),
+               .totals = totals.data() + (pair * taps + begin * shape.kernel) * kPair});
+      }
+  }
+  for (int64_t channel = 0; channel < shape.out_channels; ++channel)
+    for (int64_t tap = 0; tap < taps; ++tap)
+      weights[channel * taps + tap] = static_cast<T>(
+          totals[static_cast<size_t>((channel / kPair * taps + tap) * kPair + channel % kPair)]);
 }
 
 #define LOCKSTEP_FOR(T) \

@@ -130,9 +130,15 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
   }
 };
 
+// Parameters and buffers may have been replaced.
 bool fits(const torch::nn::BatchNorm2dImpl& bn) {
-  return bn.options.affine() && bn.weight.scalar_type() == torch::kFloat32 &&
-         (bn.is_training() || bn.options.track_running_stats());
+  const auto is_vector = [&](const Tensor& of_channels) {
+    return of_channels.defined() && is_plain_float(of_channels) && of_channels.is_contiguous() &&
+           of_channels.dim() == 1 && of_channels.size(0) == bn.options.num_features();
+  };
+  const bool tracks = bn.options.track_running_stats();
+  return bn.options.affine() && is_vector(bn.weight) && is_vector(bn.bias) &&
+         (tracks ? is_vector(bn.running_mean) && is_vector(bn.running_var) : bn.is_training());
 }
 
 // Whether it can be added pixel by pixel; otherwise LibTorch broadcasts it or throws.

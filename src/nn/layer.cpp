@@ -27,9 +27,10 @@ bool same(const torch::ExpandingArray<2>& pair) {
 bool plain_options(const torch::nn::Conv2dImpl& conv) {
   const auto& options = conv.options;
   const auto* padding = get_if<torch::ExpandingArray<2>>(&options.padding());
-  return padding != nullptr && same(*padding) && same(options.stride()) &&
-         same(options.kernel_size()) && options.dilation()->at(0) == 1 &&
-         options.dilation()->at(1) == 1 && options.groups() == 1 &&
+  return padding != nullptr && same(*padding) && (*padding)->at(0) >= 0 && same(options.stride()) &&
+         options.stride()->at(0) >= 1 && same(options.kernel_size()) &&
+         options.dilation()->at(0) == 1 && options.dilation()->at(1) == 1 &&
+         options.groups() == 1 &&
          holds_alternative<torch::enumtype::kZeros>(options.padding_mode());
 }
 
@@ -44,6 +45,21 @@ bool weight_fits(const torch::nn::Conv2dImpl& conv) {
   return is_plain_float(conv.weight) && conv.weight.is_contiguous() &&
          conv.weight.sizes() == sizes && bias_fits;
 }
+
+// Its gradient is contiguous: LibTorch's BatchNorm (1.13) computes wrong gradients where one sample
+// of 8 channels has the strides of channels_last, but for that of the sample itself.
+class BlockedFunction : public torch::autograd::Function<BlockedFunction> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext*, const torch::Tensor& x) {
+    return x.reshape({x.size(0), x.size(1) / kLanes, kLanes, x.size(2), x.size(3)})
+        .permute({0, 1, 3, 4, 2})
+        .contiguous();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {plain(gradients[0])};
+  }
+};
 
 constexpr const char* kConvolution = "convolution";
 constexpr const char* kInputNeedsGradient = "x_needs_gradient";
@@ -65,14 +81,13 @@ bool is_blocked(const torch::Tensor& x) {
 
 torch::Tensor plain(const torch::Tensor& x) {
   if (!is_blocked(x)) return x;
-  return x.permute({0, 1, 4, 2, 3}).reshape({x.size(0), x.size(1) * kLanes, x.size(2), x.size(3)});
+  return x.permute({0, 1, 4, 2, 3})
+      .reshape({x.size(0), x.size(1) * kLanes, x.size(2), x.size(3)})
+      .contiguous();
 }
 
 torch::Tensor blocked(const torch::Tensor& x) {
-  if (is_blocked(x)) return x.contiguous();
-  return x.reshape({x.size(0), x.size(1) / kLanes, kLanes, x.size(2), x.size(3)})
-      .permute({0, 1, 3, 4, 2})
-      .contiguous();
+  return is_blocked(x) ? x.contiguous() : BlockedFunction::apply(x);
 }
 
 kernels::ConvShape Layer::shape_for(const torch::nn::Conv2dImpl& conv, const Input& input) {
@@ -90,7 +105,7 @@ kernels::ConvShape Layer::shape_for(const torch::nn::Conv2dImpl& conv, const Inp
 std::optional<Input> Layer::accept(const torch::nn::Conv2dImpl& conv, const torch::Tensor& x) {
   served_by_ = "torch";
   if (kernels_ == Kernels::torch || !kernels::supported() || !is_plain_float(x) ||
-      !plain_options(conv) || !weight_fits(conv) || x.size(0) == 0)
+      !plain_options(conv) || !weight_fits(conv) || x.numel() == 0)
     return std::nullopt;
   Input input;
   if (is_blocked(x)) {
@@ -135,7 +150,7 @@ void Layer::notice_changed(const torch::Tensor& weight, kernels::Convolution& co
 
 bool is_plain_float(const torch::Tensor& x) {
   return x.device().is_cpu() && x.scalar_type() == torch::kFloat32 && !x.is_sparse() &&
-         !x.is_mkldnn();
+         !x.is_mkldnn() && !x.is_neg();
 }
 
 // In a backward pass LibTorch enables gradients only if it is to be differentiated.
@@ -166,11 +181,18 @@ torch::Tensor convolve(kernels::Convolution& convolution, const torch::Tensor& w
 }
 
 ConvolutionGradients convolution_gradients(torch::autograd::AutogradContext& context,
-                                           const torch::Tensor& x, const torch::Tensor& weight,
+                                           const torch::Tensor& x,
+                                           const torch::Tensor& saved_weight,
                                            const torch::Tensor& dz) {
   const auto kept_layer =
       c10::static_intrusive_pointer_cast<Kept>(context.saved_data[kConvolution].toCapsule());
   kernels::Convolution& convolution = kept_layer->convolution;
+  const torch::Tensor weight = saved_weight.contiguous();
+  if (!is_plain_float(weight) || weight.numel() != convolution.shape().weight_count())
+    throw BadInput(
+        "a convolution's weights were replaced by a {} tensor of {} elements between its forward "
+        "and backward pass: expected {} of float32 on the CPU",
+        c10::toString(weight.scalar_type()), weight.numel(), convolution.shape().weight_count());
   // Another forward pass may have used other weights.
   kept_layer->layer->notice_changed(weight, convolution);
   const torch::Tensor scratch = scratch_for(convolution);

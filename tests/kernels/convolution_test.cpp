@@ -8,6 +8,7 @@
 #include "kernels/lanes.h"
 #include "kernels/packed_convolution.h"
 #include "kernels/products.h"
+#include "kernels/thin_convolution.h"
 #include "kernels/winograd.h"
 #include "numbers.h"
 
@@ -46,8 +47,9 @@ Results<T> by_definition(const ConvShape& s, const Inputs<T>& in) {
 
 template <typename Kind = Convolution>
 Results<float> by_convolution(const ConvShape& s, const Inputs<float>& in) {
+  constexpr std::byte kGarbage{0xFF};  // four of them are no number
   Kind convolution(s, ImageLayout::blocked);
-  std::vector<std::byte> scratch(static_cast<size_t>(convolution.scratch_bytes()) + 64);
+  std::vector<std::byte> scratch(static_cast<size_t>(convolution.scratch_bytes()) + 64, kGarbage);
   Results<float> of = {std::vector<float>(y_count(s), NAN), std::vector<float>(x_count(s), NAN),
                        std::vector<float>(weight_count(s), NAN)};
   convolution.forward(in.w.data(), in.x.data(), of.y.data(), scratch.data());
@@ -141,13 +143,33 @@ INSTANTIATE_TEST_SUITE_P(
                     shape_of(1, 8, 1, 8),  // packed ones from here
                     shape_of(2, 8, 2, 8), shape_of(13, 24, 1, 40), shape_of(7, 32, 2, 24, 3, 2),
                     shape_of(5, 16, 3, 8, 5, 1, 2), shape_of(8, 8, 4, 16, 7, 2, 3),
-                    shape_of(3, 16, 5, 16, 1, 1, 1)),
+                    shape_of(3, 16, 5, 16, 1, 1, 1), shape_of(1, 32, 60, 96, 1, 2, 0)),
     [](const auto& of) {
       const ConvShape& s = of.param;
       return std::to_string(of.index) + to_string(method_for(s, ImageLayout::blocked)) +
              std::to_string(s.in_channels) + "to" + std::to_string(s.out_channels) + "side" +
              std::to_string(s.in_height);
     });
+
+// One weight's gradient, over a plain input.
+double thin_weight_by_definition(const ConvShape& s, const std::vector<double>& x,
+                                 const std::vector<double>& dy, int64_t weight) {
+  const int64_t column = weight % s.kernel, row = weight / s.kernel % s.kernel;
+  const int64_t channel = weight / (s.kernel * s.kernel) % s.in_channels;
+  const int64_t out = weight / (s.kernel * s.kernel * s.in_channels);
+  double sum = 0;
+  for (int64_t n = 0; n < s.samples; ++n)
+    for (int64_t i = 0; i < s.out_height() * s.out_width(); ++i) {
+      const int64_t from_y = i / s.out_width() * s.stride + row - s.padding;
+      const int64_t from_x = i % s.out_width() * s.stride + column - s.padding;
+      if (from_y < 0 || from_y >= s.in_height || from_x < 0 || from_x >= s.in_width) continue;
+      const int64_t from =
+          ((n * s.in_channels + channel) * s.in_height + from_y) * s.in_width + from_x;
+      sum += x[static_cast<size_t>(from)] *
+             dy[at(n, s.out_channels, out, s.out_height(), s.out_width(), 0, i)];
+    }
+  return sum;
+}
 
 class ThinConvolutions : public testing::TestWithParam<ConvShape> {};
 
@@ -189,11 +211,28 @@ INSTANTIATE_TEST_SUITE_P(Of, ThinConvolutions,
                                          shape_of(2, 3, 13, 8, 7, 2, 3),
                                          shape_of(2, 3, 4, 16, 5, 1, 2),  // smaller than filters
                                          shape_of(3, 1, 9, 24, 5, 2, 2),
-                                         shape_of(1, 2, 5, 8, 1, 1, 0)),
+                                         shape_of(1, 2, 5, 8, 1, 1, 0),
+                                         shape_of(9, 7, 40, 24),  // several batches of samples
+                                         shape_of(2, 6, 11, 16, 2, 3, 0)),
                          [](const auto& of) {
                            return std::to_string(of.param.in_channels) + "Channels" +
-                                  std::to_string(of.param.kernel) + "Wide";
+                                  std::to_string(of.param.kernel) + "Wide" +
+                                  std::to_string(of.param.samples) + "Samples";
                          });
+
+TEST(ThinWeightGradient, OfAnyShapeIsTheSumOverPixels) {
+  for (int64_t kernel = 1; kernel <= kMostStripWidth; ++kernel)
+    for (int64_t channels = 1; channels < 8; ++channels) {
+      const ConvShape s = shape_of(2, channels, 9, 24, kernel, 1 + channels % 3, kernel / 2);
+      const std::vector<double> x = random_numbers<double>(x_count(s), 1),
+                                dy = random_numbers<double>(y_count(s), 2);
+      std::vector<double> dw(weight_count(s)), scratch(static_cast<size_t>(thin_scratch_count(s)));
+      thin_weight_gradient(s, x.data(), dy.data(), dw.data(), scratch.data());
+      for (size_t i = 0; i < dw.size(); ++i)
+        ASSERT_NEAR(dw[i], thin_weight_by_definition(s, x, dy, static_cast<int64_t>(i)), 1e-12)
+            << kernel << " wide, " << channels << " channels, weight " << i;
+    }
+}
 
 // Where filters are too many to be kept; for one batch of tiles and for several.
 TEST(Convolution, OfManyChannelsGivesWhatTheDirectOneGives) {
@@ -261,12 +300,18 @@ TEST(PackedConvolution, AddsInTheOrderOfTheDirectOne) {
 }
 
 TEST(PackedConvolution, OfAnyShapeGivesWhatTheDefinitionGives) {
-  for (const ConvShape& s : {shape_of(5, 16, 9, 32, 3, 2), shape_of(2, 16, 8, 24, 1, 2, 0),
-                             shape_of(9, 8, 3, 40, 1, 1, 0), shape_of(1, 24, 7, 8, 5, 3, 1),
-                             shape_of(3, 8, 30, 16, 4, 2, 3), shape_of(2, 8, 5, 8, 2, 4, 2),
-                             shape_of(30, 16, 2, 8, 3, 2, 2), shape_of(2, 16, 6, 24, 7, 1, 3),
-                             shape_of(70, 8, 4, 16, 5, 2, 2), shape_of(9, 64, 30, 96, 1, 2, 0),
-                             shape_of(20, 48, 15, 24, 5, 1, 2), shape_of(30, 32, 9, 16, 3, 2)}) {
+  for (const ConvShape& s :
+       {shape_of(5, 16, 9, 32, 3, 2), shape_of(2, 16, 8, 24, 1, 2, 0),
+        shape_of(9, 8, 3, 40, 1, 1, 0), shape_of(1, 24, 7, 8, 5, 3, 1),
+        shape_of(3, 8, 30, 16, 4, 2, 3), shape_of(2, 8, 5, 8, 2, 4, 2),
+        shape_of(30, 16, 2, 8, 3, 2, 2), shape_of(2, 16, 6, 24, 7, 1, 3),
+        shape_of(70, 8, 4, 16, 5, 2, 2), shape_of(9, 64, 30, 96, 1, 2, 0),
+        shape_of(20, 48, 15, 24, 5, 1, 2), shape_of(30, 32, 9, 16, 3, 2),
+        shape_of(2, 24, 21, 40, 1, 2, 0),     // dx in place
+        shape_of(2, 32, 60, 96, 1, 1, 0),     // some pieces at a time
+        shape_of(1, 32, 61, 48, 1, 2, 0),     // both
+        ConvShape{2, 16, 5, 1, 16, 3, 3, 1},  // rows of one pixel
+        ConvShape{9, 16, 1, 1, 16, 2, 2, 1}, ConvShape{2, 16, 5, 1, 8, 1, 3, 1}}) {
     const Inputs<float> in(s);
     expect_close(by_convolution<Packed>(s, in), by_definition(s, in), 1e-5);
   }
@@ -280,7 +325,9 @@ TEST(Products, GiveTheSameBitsWithAndWithoutAvx512) {
                            filters = random_numbers<float>(kBlocks * kLanes * kPair, 3);
   constexpr Link kLink = {0, 0};
   constexpr kernels::Run kRun = {0, 0, kRows};
+  constexpr int64_t kOffsets[] = {0, 5, 11, 17};
   std::vector<float> results[2], products[2];
+  std::vector<double> totals[2];
   for (const int wide : {0, 1}) {
     const Products<float>& by = wide == 1 ? avx512::kProducts : avx2::kProducts;
     results[wide].resize(2 * kSecond);
@@ -289,9 +336,12 @@ TEST(Products, GiveTheSameBitsWithAndWithoutAvx512) {
                results[wide].data(), kLanes, kSecond, kRows, 1, 0});
     by.outer({x.data(), kLanes, dy.data(), kSecond, &kRun, 1, products[wide].data(), 1, 0, 0,
               Sum::begins});
+    totals[wide].resize(4 * 3 * kPair, 1.0);
+    by.strips({x.data(), kOffsets, 4, 3, 2, 30, dy.data(), kSecond, 4, 10, totals[wide].data()});
   }
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(products[0], products[1]);
+  EXPECT_EQ(totals[0], totals[1]);
 }
 
 class Winograd : public testing::TestWithParam<ConvShape> {};

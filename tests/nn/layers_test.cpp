@@ -4,6 +4,8 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
+#include <functional>
+
 #include "kernels/cpu.h"
 #include "lockstep/error.h"
 #include "lockstep/nn.h"
@@ -272,6 +274,91 @@ TEST(Subsample, TakesEveryOtherPixelBetweenChannelsOfZerosInEitherLayout) {
 TEST(Subsample, LeavesTheBlockedLayoutWhereZerosDoNotComeInEights) {
   const Tensor x = torch::randn({2, 16, 5, 5});
   EXPECT_TRUE(subsample(blocked(x), 2, 4).equal(subsample(x, 2, 4)));
+}
+
+TEST(ConvBnLayer, GivesALayerOfLibTorchBeforeItTheRightGradients) {
+  torch::manual_seed(1);
+  const Tensor x = torch::randn({1, 3, 9, 10});
+  Tensor gradients[2];
+  for (const bool fused : {false, true}) {
+    torch::manual_seed(2);
+    const Kernels kernels = fused ? Kernels::fused : Kernels::torch;
+    const torch::nn::Conv2d dilated(torch::nn::Conv2dOptions(3, 8, 3).dilation(2).bias(false));
+    const torch::nn::Conv2d second = convolution(8, 16);
+    ConvBn one(dilated, torch::nn::BatchNorm2d(8), Activation::none, kernels);
+    ConvBn other(second, torch::nn::BatchNorm2d(16), Activation::relu, kernels);
+    plain(other(one(x))).pow(2).sum().backward();
+    gradients[fused ? 1 : 0] = dilated->weight.grad();
+  }
+  EXPECT_LT(difference(gradients[1], gradients[0]), 1e-4);
+}
+
+TEST(ConvBnLayer, ReadsParametersAndBuffersThatWereReplacedAsLibTorchDoes) {
+  const auto strided = [] { return torch::rand({32}).slice(0, 0, 32, 2); };
+  const auto expanded = [] { return torch::rand({1}).expand({16}); };
+  const std::vector<std::function<void(torch::nn::BatchNorm2dImpl&)>> replacements = {
+      [&](auto& bn) { bn.weight.set_data(strided()); },
+      [&](auto& bn) { bn.bias.set_data(strided()); },
+      [&](auto& bn) { bn.weight.set_data(expanded()); },
+      [&](auto& bn) { bn.running_mean.set_data(strided()); },
+      [&](auto& bn) { bn.running_var.set_data(strided()); }};
+  for (const auto& replace : replacements)
+    for (const bool trains : {true, false}) {
+      torch::manual_seed(1);
+      Twins twins(convolution(8, 16), convolution(8, 16), Activation::relu);
+      const Tensor x = torch::randn({3, 8, 6, 6});
+      Tensor ys[2], means[2];
+      for (int i = 0; i < 2; ++i) {
+        torch::manual_seed(5);
+        replace(*twins.norms[i]);
+        twins.norms[i]->train(trains);
+        ys[i] = plain(twins.layers[i](x));
+        means[i] = twins.norms[i]->running_mean;
+      }
+      EXPECT_LT(difference(ys[0], ys[1]), 1e-4);
+      EXPECT_LT(difference(means[0] + 1, means[1] + 1), 1e-4);
+    }
+  Twins twins(convolution(8, 16), convolution(8, 16), Activation::relu);
+  twins.norms[0]->bias.set_data(torch::rand({1}));
+  EXPECT_THROW(twins.layers[0](torch::randn({3, 8, 6, 6})), c10::Error);
+}
+
+TEST(ConvBnLayer, TakesWeightsThatAreReplacedBetweenItsPasses) {
+  torch::manual_seed(1);
+  Twins twins(convolution(8, 16), convolution(8, 16), Activation::relu);
+  const Tensor values = torch::randn({3, 8, 6, 6}), weights = torch::randn({16, 8, 3, 3});
+  Tensor xs[2];
+  for (int i = 0; i < 2; ++i) {
+    xs[i] = values.clone().requires_grad_();
+    const Tensor y = plain(twins.layers[i](xs[i]));
+    twins.convs[i]->weight.set_data(weights.contiguous(at::MemoryFormat::ChannelsLast));
+    y.pow(2).sum().backward();
+  }
+  EXPECT_LT(difference(xs[0].grad(), xs[1].grad()), 1e-4);
+  EXPECT_LT(difference(twins.convs[0]->weight.grad(), twins.convs[1]->weight.grad()), 1e-4);
+
+  twins.convs[0]->weight.set_data(weights);
+  const Tensor y = twins.layers[0](xs[0]);
+  twins.convs[0]->weight.set_data(torch::randn({1}));
+  EXPECT_THROW(y.sum().backward(), BadInput);
+}
+
+TEST(ConvBnLayer, LeavesWhatKernelsDoNotKnowToLibTorch) {
+  const auto layer_of = [](const torch::nn::Conv2dOptions& options) {
+    return ConvBn(torch::nn::Conv2d(torch::nn::Conv2dOptions(options).bias(false)),
+                  torch::nn::BatchNorm2d(16), Activation::relu, Kernels::fused);
+  };
+  const torch::nn::Conv2dOptions options(8, 16, 3);
+  const Tensor x = torch::randn({2, 8, 6, 6});
+  EXPECT_THROW(layer_of(torch::nn::Conv2dOptions(options).stride(0))(x), c10::Error);
+  EXPECT_THROW(layer_of(torch::nn::Conv2dOptions(options).padding(-1))(x), c10::Error);
+  EXPECT_THROW(layer_of(torch::nn::Conv2dOptions(8, 16, 2).padding(1))(x.slice(2, 0, 0)),
+               c10::Error);
+  torch::manual_seed(1);
+  Twins twins(convolution(8, 16), convolution(8, 16), Activation::relu);
+  EXPECT_LT(difference(plain(twins.layers[0](torch::_neg_view(x))),
+                       plain(twins.layers[1](torch::_neg_view(x)))),
+            1e-4);
 }
 
 TEST(CrossEntropy, MatchesLibTorchWithAndWithoutSmoothing) {
