@@ -261,6 +261,8 @@ int report_for_all_ranks(int failed) {
     std::printf("%d tests passed on %d of %d ranks\n",
                 testing::UnitTest::GetInstance()->successful_test_count(), static_cast<int>(passed),
                 all->world_size());
+  std::fflush(stdout);
+  all->gather("printed");  // the first rank that ends makes the launcher end the others
   return failed;
 }
 
