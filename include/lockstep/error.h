@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -62,6 +63,31 @@ class Timeout : public Error {
 
  private:
   std::vector<int> ranks_;
+};
+
+/// A device has less memory left than is asked for. Nothing was allocated: the program may go on
+/// with less.
+class OutOfMemory : public Error {
+ public:
+  /// `device` is its name; the others are bytes.
+  OutOfMemory(std::string device, int64_t asked, int64_t in_use, int64_t limit,
+              const std::string& message)
+      : Error(message), device_(std::move(device)), asked_(asked), in_use_(in_use), limit_(limit) {}
+
+  /// The device's name, such as "virtual:0".
+  const std::string& device() const { return device_; }
+  /// How many bytes were asked for.
+  int64_t asked() const { return asked_; }
+  /// How many bytes were in use then.
+  int64_t in_use() const { return in_use_; }
+  /// How many bytes the device has.
+  int64_t limit() const { return limit_; }
+
+ private:
+  std::string device_;
+  int64_t asked_;
+  int64_t in_use_;
+  int64_t limit_;
 };
 
 /// Workers disagree, for example on the model or the recipe: the message says which rank has what.

@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-COMPILED = ["tests/public/usage_test.cpp", "examples/own_lockstep.cpp"]
+COMPILED = ["tests/public/usage_test.cpp", "tests/virtual_devices/usage_test.cpp", "examples/own_lockstep.cpp"]
 COMMENT = re.compile(r"^ *///( ?)(.*)$")
 
 

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// What virtual devices are like.
+struct VirtualDeviceOptions {
+  /// How many there are: `virtual:0`, `virtual:1`, ...
+  int count = 1;
+  /// The memory of each, in bytes; 0: no limit.
+  int64_t memory_bytes = 0;
+};
+
+/// Makes virtual devices, on which LibTorch computes as on accelerators, without a GPU. A program
+/// for several devices can then be run, fail (out of memory) and be tested on a plain CPU.
+///
+///     lockstep::make_virtual_devices({.count = 2, .memory_bytes = int64_t{1} << 30});
+///     const torch::Device device = lockstep::virtual_device(1);
+///     torch::nn::Linear model(4, 2);
+///     model->to(device);
+///     const auto y = model(torch::randn({8, 4}, device));
+///     y.sum().backward();
+///     const int64_t bytes = lockstep::memory_of(device).in_use;
+///
+/// A virtual device computes by LibTorch's kernels for CPUs, so results have the same bits as on
+/// the CPU. Its memory is host memory, but tensors hide its address: code that uses `data_ptr()` of
+/// a device tensor on the host ends in a segmentation fault, and a message says why. Tensors of
+/// different devices in one operation are an error, as they are with real devices.
+///
+/// LibTorch has one place for such devices, PrivateUse1: in its own messages (up to version 2.0)
+/// they are called `privateuseone:0`. Call this once per process, before the first backward pass: a
+/// second call with other options throws BadInput.
+void make_virtual_devices(const VirtualDeviceOptions& options);
+
+/// How many virtual devices there are; 0 before `make_virtual_devices`.
+int virtual_device_count();
+
+/// Virtual device number `index`. Throws BadInput if there is none.
+c10::Device virtual_device(int index);
+
+/// The memory of a device, in bytes.
+struct DeviceMemory {
+  int64_t in_use = 0;  ///< now
+  int64_t peak = 0;    ///< the most that was in use at once
+  int64_t limit = 0;   ///< 0: none
+};
+
+/// Throws BadInput if `device` is not a virtual device.
+DeviceMemory memory_of(c10::Device device);
+
+/// From now on `DeviceMemory::peak` is the most that is in use after this call.
+void forget_peak_memory(c10::Device device);
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+// A *header* before each piece of memory says which device it is counted for. It is there for all
+// memory, also the host's own: LibTorch's raw_deallocate knows nothing but an address.
+#include "virtual_devices/counting_allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <cstddef>
+#include <new>
+
+#include "virtual_devices/libtorch.h"
+
+namespace lockstep::virtual_devices {
+namespace {
+
+constexpr size_t kAlignment = 64;  // of LibTorch's own allocator
+
+struct alignas(kAlignment) Header {
+  uint64_t mark;
+  MemoryAccount* account;  ///< nullptr: the host's
+  int64_t bytes;
+};
+
+uint64_t mark_at(const void* place) {
+  return reinterpret_cast<uint64_t>(place) ^ 0x6c6f636b73746570;
+}
+
+// Memory from before the allocator was installed has no header. What lies before it may then be
+// any memory of the heap.
+__attribute__((no_sanitize("address"))) bool has_mark(const Header* header) {
+  return header->mark == mark_at(header);
+}
+
+thread_local MemoryAccount* computing_on = nullptr;
+
+c10::Allocator* plain_allocator = nullptr;  // constant once it is installed
+
+void free_counted(void* data) {
+  if (data == nullptr) return;
+  Header* const header = static_cast<Header*>(data) - 1;
+  if (!has_mark(header)) {
+    plain_allocator->raw_deallocate(data);
+    return;
+  }
+  header->mark = 0;
+  if (header->account != nullptr) header->account->give_back(header->bytes);
+  plain_allocator->raw_deallocate(header);
+}
+
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) LOCKSTEP_ALLOCATE_CONST override {
+    void* const data = bytes == 0 ? nullptr : allocate_counted(bytes);
+    return {data, data, &free_counted, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_counted; }
+  LOCKSTEP_COPY_DATA
+
+ private:
+  static void* allocate_counted(size_t bytes) {
+    MemoryAccount* const account = computing_on;
+    const auto counted = static_cast<int64_t>(bytes);
+    if (account != nullptr) account->take(counted);
+    try {
+      void* const memory = plain_allocator->raw_allocate(bytes + sizeof(Header));
+      return new (memory) Header{mark_at(memory), account, counted} + 1;
+    } catch (...) {
+      if (account != nullptr) account->give_back(counted);
+      throw;
+    }
+  }
+};
+
+}  // namespace
+
+void install_counting_allocator() {
+  static CountingAllocator allocator;
+  constexpr uint8_t kOverLibTorchs = 1;
+  plain_allocator = c10::GetCPUAllocator();
+  c10::SetCPUAllocator(&allocator, kOverLibTorchs);
+}
+
+ComputingOn::ComputingOn(MemoryAccount& account) : outer_(computing_on) {
+  computing_on = &account;
+}
+
+ComputingOn::~ComputingOn() {
+  computing_on = outer_;
+}
+
+}  // namespace lockstep::virtual_devices

@@ -1,0 +1,194 @@
+// An operator's *arguments* are replaced by aliases on the CPU, its CPU kernel is called, and its
+// *results* become tensors of the device: an argument that it returns is that argument again, a
+// view of an argument shares the argument's storage, and anything else is new memory, which is
+// adopted as it is. Nothing is copied.
+#include "virtual_devices/cpu_call.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lockstep/error.h"
+#include "virtual_devices/counting_allocator.h"
+#include "virtual_devices/devices.h"
+#include "virtual_devices/memory.h"
+
+namespace lockstep::virtual_devices {
+namespace {
+
+bool is_virtual(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().type() == kType;
+}
+
+// Indices and lengths may be on the host, as with other devices.
+bool takes_host_tensors(const std::string& op) {
+  constexpr const char* kSuch[] = {"aten::index", "aten::_index_put", "aten::_unsafe_index",
+                                   "aten::_ctc_loss"};
+  return std::any_of(std::begin(kSuch), std::end(kSuch),
+                     [&](const char* prefix) { return op.starts_with(prefix); });
+}
+
+class CpuCall {
+ public:
+  CpuCall(const c10::OperatorHandle& op, c10::Stack& stack)
+      : op_(op), schema_(op.schema()), stack_(stack), first_(begin_of(schema_.arguments())) {}
+
+  void run() {
+    find_device();
+    for (size_t i = 0; i < schema_.arguments().size(); ++i) to_cpu(stack_[first_ + i]);
+    {
+      const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      const ComputingOn device(Devices::get().account(index_));
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    }
+    take_writes();
+    for (size_t i = begin_of(schema_.returns()); i < stack_.size(); ++i) to_device(stack_[i]);
+  }
+
+ private:
+  struct Pair {
+    at::Tensor on_device;
+    at::Tensor alias;
+    bool written;
+  };
+
+  template <typename Part>
+  size_t begin_of(const Part& part) const {
+    return stack_.size() - part.size();
+  }
+
+  static bool writes(const c10::Argument& argument) {
+    return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+  }
+
+  // Calls `action` for each tensor of an argument.
+  template <typename Action>
+  static void for_each_tensor(const c10::IValue& value, const Action& action) {
+    if (value.isTensor()) {
+      action(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) action(tensor);
+    } else if (value.isOptionalTensorList()) {
+      for (const c10::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
+        if (tensor) action(*tensor);
+    }
+  }
+
+  void find_device() {
+    std::optional<c10::Device> device;
+    const char* first_name = "";
+    bool from_host = false;
+    for (size_t i = 0; i < schema_.arguments().size(); ++i) {
+      const c10::IValue& value = stack_[first_ + i];
+      const char* const name = schema_.arguments()[i].name().c_str();
+      if (value.isDevice() && !device && value.toDevice().type() == kType)
+        device = value.toDevice(), first_name = name;
+      for_each_tensor(value, [&](const at::Tensor& tensor) {
+        if (!is_virtual(tensor)) {
+          from_host = from_host || (tensor.defined() && tensor.dim() > 0);
+        } else if (!device) {
+          device = tensor.device(), first_name = name;
+        } else if (*device != tensor.device()) {
+          refuse(first_name, *device, name, tensor.device());
+        }
+      });
+    }
+    index_ = device ? device->index() : c10::DeviceIndex{0};
+    Devices::get().require(index_);
+    if (from_host && device) require_no_host_tensors(first_name, *device);
+  }
+
+  void require_no_host_tensors(const char* first_name, c10::Device device) const {
+    if (takes_host_tensors(schema_.name())) return;
+    for (size_t i = 0; i < schema_.arguments().size(); ++i)
+      for_each_tensor(stack_[first_ + i], [&](const at::Tensor& tensor) {
+        if (tensor.defined() && tensor.dim() > 0 && !is_virtual(tensor))
+          refuse(first_name, device, schema_.arguments()[i].name().c_str(), tensor.device());
+      });
+  }
+
+  [[noreturn]] void refuse(const char* one, c10::Device its_device, const char* other,
+                           c10::Device others_device) const {
+    throw BadInput(
+        "{}: tensors on different devices: '{}' is on {}, but '{}' is on {}; move one of them, by "
+        ".to(device)",
+        schema_.name(), one, name_of(its_device), other, name_of(others_device));
+  }
+
+  at::Tensor alias(const at::Tensor& tensor, bool written) {
+    if (!is_virtual(tensor)) return tensor;
+    for (Pair& pair : pairs_)
+      if (pair.on_device.is_same(tensor)) {
+        pair.written = pair.written || written;
+        return pair.alias;
+      }
+    pairs_.push_back({tensor, alias_of(tensor), written});
+    return pairs_.back().alias;
+  }
+
+  void to_cpu(c10::IValue& value) {
+    const bool written = writes(schema_.arguments()[static_cast<size_t>(&value - &stack_[first_])]);
+    if (value.isTensor()) {
+      if (is_virtual(value.toTensor())) value = alias(value.toTensor(), written);
+    } else if (value.isTensorList()) {
+      std::vector<at::Tensor> tensors = value.toTensorVector();
+      for (at::Tensor& tensor : tensors) tensor = alias(tensor, written);
+      value = std::move(tensors);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<c10::optional<at::Tensor>> tensors;
+      for (const c10::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
+        tensors.push_back(tensor ? c10::optional<at::Tensor>(alias(*tensor, written)) : tensor);
+      value = std::move(tensors);
+    } else if (value.isDevice() && value.toDevice().type() == kType) {
+      value = c10::Device(c10::kCPU);
+    }
+  }
+
+  void take_writes() const {
+    for (const Pair& pair : pairs_)
+      if (pair.written) take_changes(pair.on_device, pair.alias);
+  }
+
+  at::Tensor on_device(const at::Tensor& result) const {
+    if (!result.defined() || !result.device().is_cpu()) return result;
+    for (const Pair& pair : pairs_)
+      if (pair.alias.is_same(result)) return pair.on_device;
+    for (const Pair& pair : pairs_)
+      if (pair.alias.storage().unsafeGetStorageImpl() == result.storage().unsafeGetStorageImpl())
+        return view_like(pair.on_device, result);
+    return adopt(result, index_);
+  }
+
+  void to_device(c10::IValue& value) const {
+    if (value.isTensor()) {
+      value = on_device(value.toTensor());
+    } else if (value.isTensorList()) {
+      std::vector<at::Tensor> tensors = value.toTensorVector();
+      for (at::Tensor& tensor : tensors) tensor = on_device(tensor);
+      value = std::move(tensors);
+    }
+  }
+
+  const c10::OperatorHandle& op_;
+  const c10::FunctionSchema& schema_;
+  c10::Stack& stack_;
+  const size_t first_;  ///< of the arguments on the stack
+  c10::DeviceIndex index_ = 0;
+  c10::SmallVector<Pair, 4> pairs_;
+};
+
+}  // namespace
+
+void call_cpu_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
+                     c10::Stack* stack) {
+  CpuCall(op, *stack).run();
+}
+
+}  // namespace lockstep::virtual_devices

@@ -1,0 +1,91 @@
+#include "virtual_devices/devices.h"
+
+#include "lockstep/error.h"
+#include "virtual_devices/counting_allocator.h"
+#include "virtual_devices/memory.h"
+
+namespace lockstep {
+namespace virtual_devices {
+
+Devices& Devices::get() {
+  static Devices& devices = *new Devices();  // tensors may outlive static objects
+  return devices;
+}
+
+void Devices::make(const VirtualDeviceOptions& options) {
+  options_ = options;
+  for (int i = 0; i < options.count; ++i)
+    accounts_.push_back(
+        std::make_unique<MemoryAccount>(fmt::format("virtual:{}", i), options.memory_bytes));
+}
+
+void Devices::require(int index) const {
+  if (index >= 0 && index < count()) return;
+  if (count() == 0)
+    throw BadInput("virtual:{}: there are no virtual devices; call make_virtual_devices first",
+                   index);
+  throw BadInput("virtual:{}: no such device; there are virtual:0 to virtual:{}", index,
+                 count() - 1);
+}
+
+std::string name_of(c10::Device device) {
+  return device.type() == kType ? fmt::format("virtual:{}", static_cast<int>(device.index()))
+                                : device.str();
+}
+
+namespace {
+
+MemoryAccount& account_of(c10::Device device) {
+  if (device.type() != kType)
+    throw BadInput("{} is not a virtual device: expected one such as virtual:0", name_of(device));
+  Devices::get().require(device.index());
+  return Devices::get().account(device.index());
+}
+
+}  // namespace
+}  // namespace virtual_devices
+
+using virtual_devices::Devices;
+
+void make_virtual_devices(const VirtualDeviceOptions& options) {
+  constexpr int kMost = 64;
+  if (options.count < 1 || options.count > kMost)
+    throw BadInput("{} virtual devices: expected 1 to {}", options.count, kMost);
+  if (options.memory_bytes < 0)
+    throw BadInput("virtual devices with {} bytes of memory: expected 0 (no limit) or more",
+                   options.memory_bytes);
+  Devices& devices = Devices::get();
+  const VirtualDeviceOptions& before = devices.options();
+  if (before.count == options.count && before.memory_bytes == options.memory_bytes) return;
+  if (devices.count() > 0)
+    throw BadInput(
+        "virtual devices can be made once: there are {} with a limit of {} bytes, and now {} with "
+        "{} were asked for",
+        before.count, before.memory_bytes, options.count, options.memory_bytes);
+  devices.make(options);
+  virtual_devices::install_counting_allocator();
+  virtual_devices::register_guard();
+  virtual_devices::register_allocator();
+  virtual_devices::register_operators();
+  virtual_devices::explain_segmentation_faults();
+}
+
+int virtual_device_count() {
+  return Devices::get().count();
+}
+
+c10::Device virtual_device(int index) {
+  Devices::get().require(index);
+  return {virtual_devices::kType, static_cast<c10::DeviceIndex>(index)};
+}
+
+DeviceMemory memory_of(c10::Device device) {
+  const MemoryAccount& account = virtual_devices::account_of(device);
+  return {.in_use = account.in_use(), .peak = account.peak(), .limit = account.limit()};
+}
+
+void forget_peak_memory(c10::Device device) {
+  virtual_devices::account_of(device).forget_peak();
+}
+
+}  // namespace lockstep

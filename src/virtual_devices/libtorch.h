@@ -1,0 +1,16 @@
+#pragma once
+
+// What differs between LibTorch's versions.
+
+#include <torch/version.h>
+
+#if TORCH_VERSION_MAJOR < 2
+#define LOCKSTEP_ALLOCATE_CONST const
+#define LOCKSTEP_COPY_DATA
+#else
+#define LOCKSTEP_ALLOCATE_CONST
+#define LOCKSTEP_COPY_DATA                                                       \
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { \
+    default_copy_data(to, from, bytes);                                          \
+  }
+#endif

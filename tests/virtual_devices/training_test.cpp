@@ -1,0 +1,169 @@
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "devices.h"
+
+namespace lockstep {
+namespace {
+
+using torch::Tensor;
+namespace nn = torch::nn;
+
+struct Block : nn::Module {
+  Block() {
+    conv1 = register_module("conv1", nn::Conv2d(nn::Conv2dOptions(8, 8, 3).padding(1).bias(false)));
+    bn1 = register_module("bn1", nn::BatchNorm2d(8));
+    conv2 = register_module("conv2", nn::Conv2d(nn::Conv2dOptions(8, 8, 3).padding(1)));
+  }
+  Tensor forward(const Tensor& x) { return torch::relu(x + conv2(torch::relu(bn1(conv1(x))))); }
+  nn::Conv2d conv1{nullptr}, conv2{nullptr};
+  nn::BatchNorm2d bn1{nullptr};
+};
+
+struct Residual : nn::Module {
+  Residual() {
+    stem = register_module("stem", nn::Conv2d(nn::Conv2dOptions(3, 8, 3).padding(1)));
+    block = register_module("block", std::make_shared<Block>());
+    fc = register_module("fc", nn::Linear(8, 4));
+  }
+  Tensor forward(Tensor x) {
+    x = torch::max_pool2d(block->forward(stem(x)), 2);
+    return fc(torch::dropout(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1), 0.2, is_training()));
+  }
+  nn::Conv2d stem{nullptr};
+  std::shared_ptr<Block> block;
+  nn::Linear fc{nullptr};
+};
+
+// What a user would bring: an embedding tied to the output, a recurrent network, attention, an
+// unused branch, a frozen parameter, float64 beside float32, an integer buffer.
+struct Odd : nn::Module {
+  Odd() {
+    embedding = register_module("embedding", nn::Embedding(20, 8));
+    lstm = register_module("lstm", nn::LSTM(nn::LSTMOptions(8, 8).num_layers(2).batch_first(true)));
+    attention = register_module("attention", nn::MultiheadAttention(8, 2));
+    unused = register_module("unused", nn::Linear(8, 8));
+    frozen = register_parameter("frozen", torch::randn({8}), false);
+    scale = register_parameter("scale", torch::ones({1}, torch::kDouble));
+    calls = register_buffer("calls", torch::zeros({1}, torch::kLong));
+  }
+  Tensor forward(const Tensor& tokens) {
+    calls += 1;
+    const Tensor x = std::get<0>(lstm(embedding(tokens))).transpose(0, 1);
+    const Tensor y = std::get<0>(attention(x, x, x)).mean(0) + frozen;
+    return (y.matmul(embedding->weight.t()).to(torch::kDouble) * scale).to(torch::kFloat);
+  }
+  nn::Embedding embedding{nullptr};
+  nn::LSTM lstm{nullptr};
+  nn::MultiheadAttention attention{nullptr};
+  nn::Linear unused{nullptr};
+  Tensor frozen, scale, calls;
+};
+
+template <typename Net, typename Optimizer, typename Options>
+std::vector<Tensor> trained(torch::Device on, const Tensor& x, const Tensor& y, int steps,
+                            const Options& options) {
+  torch::manual_seed(1);
+  const auto net = std::make_shared<Net>();
+  net->to(on);
+  Optimizer optimizer(net->parameters(), options);
+  std::vector<Tensor> losses;
+  for (int i = 0; i < steps; ++i) {
+    torch::manual_seed(static_cast<uint64_t>(i));
+    optimizer.zero_grad();
+    const Tensor loss = torch::cross_entropy_loss(net->forward(x.to(on)), y.to(on));
+    loss.backward();
+    optimizer.step();
+    losses.push_back(loss.detach().cpu());
+  }
+  std::vector<Tensor> state = {torch::stack(losses)};
+  for (const Tensor& tensor : net->parameters()) state.push_back(tensor.detach().cpu());
+  for (const Tensor& tensor : net->buffers()) state.push_back(tensor.cpu());
+  return state;
+}
+
+void expect_equal(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].equal(b[i])) << "tensor " << i;
+}
+
+TEST(Training, OfAResidualNetGivesTheBitsOfTheCpu) {
+  torch::manual_seed(7);
+  const Tensor x = torch::randn({4, 3, 8, 8}), y = torch::randint(4, {4});
+  const auto options = torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1e-3);
+  const auto on_cpu = trained<Residual, torch::optim::SGD>(torch::kCPU, x, y, 5, options);
+  expect_equal(trained<Residual, torch::optim::SGD>(device(0), x, y, 5, options), on_cpu);
+  expect_equal(trained<Residual, torch::optim::SGD>(device(2), x, y, 5, options), on_cpu);
+}
+
+TEST(Training, OfAnOddModelGivesTheLossesOfTheCpu) {
+  const Tensor x = torch::arange(24).remainder(20).view({4, 6}), y = torch::tensor({1, 5, 3, 19});
+  const torch::optim::AdamWOptions options(0.01);
+  const auto on_cpu = trained<Odd, torch::optim::AdamW>(torch::kCPU, x, y, 5, options);
+  const auto on_device = trained<Odd, torch::optim::AdamW>(device(1), x, y, 5, options);
+  EXPECT_TRUE(on_device[0].allclose(on_cpu[0], 1e-5, 1e-6)) << on_device[0] << on_cpu[0];
+}
+
+TEST(Training, OfTransformerLayersGivesTheBitsOfTheCpu) {
+  const auto gradients = [](torch::Device on) {
+    torch::manual_seed(1);
+    nn::TransformerEncoderLayer layer(nn::TransformerEncoderLayerOptions(16, 2).dropout(0.0));
+    layer->to(on);
+    const Tensor x = torch::randn({5, 3, 16}).to(on);
+    layer(x).pow(2).sum().backward();
+    std::vector<Tensor> all;
+    for (const Tensor& parameter : layer->parameters()) all.push_back(parameter.grad().cpu());
+    return all;
+  };
+  expect_equal(gradients(device(0)), gradients(torch::kCPU));
+}
+
+TEST(Training, GoesThroughTwoDevicesInOneBackwardPass) {
+  torch::manual_seed(1);
+  nn::Linear first(4, 4), second(4, 2);
+  const Tensor x = torch::randn({3, 4});
+  second(first(x)).sum().backward();
+  const Tensor expected = first->weight.grad().clone();
+  first->zero_grad(/*set_to_none=*/true);
+  second->zero_grad(/*set_to_none=*/true);
+  first->to(device(0));
+  second->to(device(1));
+  second(first(x.to(device(0))).to(device(1))).sum().backward();
+  EXPECT_EQ(first->weight.grad().device(), device(0));
+  EXPECT_TRUE(first->weight.grad().cpu().equal(expected));
+}
+
+TEST(Training, OfTwoThreadsOnTwoDevicesGivesTheBitsOfTheCpu) {
+  torch::manual_seed(7);
+  const Tensor x = torch::randn({4, 3, 8, 8});
+  const auto outputs = [&](torch::Device on, Tensor& result) {
+    const auto net = std::make_shared<Block>();
+    torch::NoGradGuard no_grad;
+    for (Tensor& parameter : net->parameters()) parameter.fill_(0.05);
+    net->to(on);
+    result = net->forward(torch::cat({x, x, x}, 1).slice(1, 0, 8).to(on)).cpu();
+  };
+  const Tensor device_used = torch::ones({1}, device(0));
+  Tensor expected, results[2];
+  outputs(torch::kCPU, expected);
+  {
+    std::jthread one([&] { outputs(device(0), results[0]); });
+    std::jthread other([&] { outputs(device(1), results[1]); });
+  }
+  EXPECT_TRUE(results[0].equal(expected));
+  EXPECT_TRUE(results[1].equal(expected));
+}
+
+TEST(Training, CanSaveAModelAndLoadItAgain) {
+  nn::Linear saved(3, 2), loaded(3, 2);
+  saved->to(device(0));
+  std::stringstream file;
+  torch::save(saved, file);
+  torch::load(loaded, file, torch::kCPU);
+  loaded->to(device(1));
+  EXPECT_TRUE(loaded->weight.cpu().equal(saved->weight.cpu()));
+}
+
+}  // namespace
+}  // namespace lockstep

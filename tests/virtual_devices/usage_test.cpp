@@ -1,0 +1,26 @@
+// The usage example of lockstep/virtual_device.h, in a process of its own: devices are made once.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "lockstep/virtual_device.h"
+
+namespace {
+
+void use_a_device() {
+  lockstep::make_virtual_devices({.count = 2, .memory_bytes = int64_t{1} << 30});
+  const torch::Device device = lockstep::virtual_device(1);
+  torch::nn::Linear model(4, 2);
+  model->to(device);
+  const auto y = model(torch::randn({8, 4}, device));
+  y.sum().backward();
+  const int64_t bytes = lockstep::memory_of(device).in_use;
+  constexpr int64_t kResult = 8 * 2, kParameters = 4 * 2 + 2;
+  std::exit(bytes == 4 * (kResult + 2 * kParameters) ? 0 : 1);
+}
+
+TEST(UsageDeathTest, OfADeviceCountsWhatAModelAndItsGradientsUse) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(use_a_device(), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
