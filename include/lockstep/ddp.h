@@ -154,6 +154,9 @@ std::shared_ptr<torch::nn::Module> module_of(const std::shared_ptr<torch::jit::M
 /// name. Weights and buffers may be loaded at any time before a forward pass, the same on all
 /// workers.
 ///
+/// The model may be on any one device: move it there first, then make this. Gradients are added in
+/// host memory.
+///
 /// If an exception is thrown on one worker in a backward pass or in `join`, also by your own
 /// function or hook, the other workers throw PeerLost, and every later forward or backward pass
 /// throws the first exception again.
@@ -232,7 +235,8 @@ class DistributedDataParallel {
   /// is done takes part in the others' collectives with zeros until all are done. Means are still
   /// divided by the number of all workers. At the end all workers get the model, and the state and
   /// options of all `optimizers` of the loop, of the worker with the most passes. The loop must not
-  /// call other collectives, nor the model have a SyncBatchNorm.
+  /// call other collectives, nor the model have a SyncBatchNorm, nor be on another device than the
+  /// CPU.
   ///
   ///     ddp.join([&] { train_an_epoch(ddp, optimizer); }, {&optimizer});
   void join(const std::function<void()>& loop, const Optimizers& optimizers) {

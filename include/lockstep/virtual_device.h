@@ -3,6 +3,12 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace at {
+class Tensor;
+}
 
 namespace lockstep {
 
@@ -50,6 +56,15 @@ struct DeviceMemory {
 
 /// Throws BadInput if `device` is not a virtual device.
 DeviceMemory memory_of(c10::Device device);
+
+/// Runs a kernel of your own on a virtual device: `kernel` gets CPU tensors over the memory of
+/// `tensors`, which are on one device, and may change their elements.
+///
+///     lockstep::launch_kernel({x}, [](const std::vector<torch::Tensor>& on_cpu) {
+///       on_cpu[0].data_ptr<float>()[0] = 1;
+///     });
+void launch_kernel(const std::vector<at::Tensor>& tensors,
+                   const std::function<void(const std::vector<at::Tensor>&)>& kernel);
 
 /// From now on `DeviceMemory::peak` is the most that is in use after this call.
 void forget_peak_memory(c10::Device device);

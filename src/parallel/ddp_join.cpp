@@ -1,6 +1,7 @@
 // DistributedDataParallel::join.
 #include "parallel/gradient_sync.h"
 #include "parallel/share_optimizer.h"
+#include "parallel/tensor_buffer.h"
 
 namespace lockstep {
 
@@ -14,6 +15,11 @@ void GradientSync::State::join(const std::function<void()>& loop, const Optimize
         "join with SyncBatchNorm '{}': it needs a batch of every worker in every pass; give all "
         "workers equally many batches (Uneven::pad or Uneven::drop)",
         *name);
+  if (const auto device = replica_.parameters().tensors[0].device(); !device.is_cpu())
+    throw BadInput(
+        "join on {}: LibTorch cannot load an optimizer's state there; give all workers equally many "
+        "batches (Uneven::pad or Uneven::drop)",
+        parallel::device_name(device));
   fail_stop_->run([&] {
     joining_ = true;
     passes_ = 0;

@@ -7,7 +7,7 @@ namespace lockstep::parallel {
 FlatParameters::FlatParameters(const Parameters& parameters, const GradientLayout& layout) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   torch::NoGradGuard no_grad;
-  values_ = torch::zeros({layout.bytes / kFloat});
+  values_ = torch::zeros({layout.bytes / kFloat}, parameters.tensors[0].device());
   for (const auto& bucket : layout.buckets)
     for (const size_t i : bucket.parameters) {
       torch::Tensor parameter = parameters.tensors[i];

@@ -3,7 +3,6 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -29,9 +28,7 @@ class FlatParameters {
 
   /// In the order of memory.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  std::span<float> values() {
-    return {values_.data_ptr<float>(), static_cast<size_t>(values_.numel())};
-  }
+  const torch::Tensor& values() const { return values_; }
 
   /// Moves parameters whose memory was replaced, as by torch::load, back to their places.
   void collect();

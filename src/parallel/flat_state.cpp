@@ -15,8 +15,6 @@ namespace {
 constexpr size_t kWord = sizeof(int32_t);
 
 void check_state(const StateTensor& state) {
-  if (!state.tensor.device().is_cpu())
-    throw BadInput("{} is on {}: expected one on the CPU", state.name, state.tensor.device().str());
   if (at::has_internal_overlap(state.tensor) == at::MemOverlap::Yes)
     throw BadInput("{} is expanded, so that its elements share memory; register a .clone()",
                    state.name);
@@ -24,7 +22,8 @@ void check_state(const StateTensor& state) {
 
 // Without autograd noticing: earlier forward passes may have saved these tensors.
 void copy_bytes(const torch::Tensor& from, const torch::Tensor& to) {
-  if (from.is_contiguous() && to.is_contiguous())
+  const bool on_host = from.device().is_cpu() && to.device().is_cpu();
+  if (on_host && from.is_contiguous() && to.is_contiguous())
     std::memcpy(to.data_ptr(), from.data_ptr(), to.nbytes());
   else
     to.variable_data().copy_(from);
@@ -63,7 +62,7 @@ FlatState::FlatState(std::vector<StateTensor> tensors, collective::Communicator&
   all_ = {memory_.data.get(), static_cast<int64_t>(bytes / kWord), Type::i32};
   std::byte* place = all_.data;
   for (StateTensor& state : tensors) {
-    const auto options = state.tensor.options().requires_grad(false);
+    const auto options = torch::TensorOptions(state.tensor.scalar_type());
     const torch::Tensor here =
         torch::from_blob(place, state.tensor.sizes(), [held = memory_](void*) {}, options);
     place += aligned_bytes(state.tensor);

@@ -33,8 +33,7 @@ std::vector<StateTensor> buffers_of(const torch::nn::Module& model);
 /// so that tensors stay where they are, may be loaded again and may share memory.
 class FlatState {
  public:
-  /// Throws BadInput with the tensor's name if it is not on the CPU, or if its elements share
-  /// memory with each other.
+  /// Throws BadInput with the tensor's name if its elements share memory with each other.
   FlatState(std::vector<StateTensor> tensors, collective::Communicator& group);
 
   /// All ranks get the tensors of `root`. Throws BadInput with the tensor's name if its size or

@@ -47,7 +47,7 @@ ModelWatch::ModelWatch(const torch::nn::Module& model)
         {item.key(), item.value(),
          torch::empty(item.value().sizes(),
                       item.value().options().device(torch::kMeta).requires_grad(false)),
-         item.value().requires_grad()});
+         item.value().device(), item.value().requires_grad()});
 }
 
 void ModelWatch::check() {
@@ -77,10 +77,15 @@ void ModelWatch::end_pass() const {
 
 void ModelWatch::check_parameters() const {
   for (const WatchedParameter& watched : parameters_) {
-    const auto& [name, parameter, before, trained, version, memory] = watched;
+    const auto& [name, parameter, before, device, trained, version, memory] = watched;
     if (parameter.scalar_type() != before.scalar_type() || parameter.sizes() != before.sizes())
       throw BadInput("parameter '{}' was {} and is {} now; make a new DistributedDataParallel",
                      name, describe(before), describe(parameter));
+    if (parameter.device() != device)
+      throw BadInput(
+          "parameter '{}' was on {} and is on {} now; move the model first, then make a "
+          "DistributedDataParallel",
+          name, device_name(device), device_name(parameter.device()));
     if (parameter.requires_grad() != trained)
       throw BadInput(
           "parameter '{}' was {} and is {} now: which parameters are trained must not change; "

@@ -14,10 +14,10 @@ class ModelWatch {
  public:
   explicit ModelWatch(const torch::nn::Module& model);
 
-  /// Call it before every pass. Throws BadInput with the name of a parameter whose shape or type
-  /// has changed, that was frozen or unfrozen, or of a parameter or buffer that was registered or
-  /// removed. (One that is registered in a module that was there before is noticed after at most
-  /// kPassesBetweenWalks passes.)
+  /// Call it before every pass. Throws BadInput with the name of a parameter whose shape, type
+  /// or device has changed, that was frozen or unfrozen, or of a parameter or buffer that was
+  /// registered or removed. (One that is registered in a module that was there before is noticed
+  /// after at most kPassesBetweenWalks passes.)
   void check();
 
   /// Call these around a forward and backward pass in which parameters must stay as they are.
@@ -33,6 +33,7 @@ class ModelWatch {
     std::string name;
     torch::Tensor parameter;
     torch::Tensor before;  ///< shape and type alone
+    torch::Device device;
     bool trained;
     // At the start of the pass.
     uint32_t version = 0;

@@ -108,7 +108,7 @@ class PowerSgd : public GradientHook {
   void keep(Matrix& matrix, const torch::Tensor& error, const torch::Tensor& q,
             size_t parameter) const {
     matrix.error = is_finite(error) ? error : torch::zeros_like(error);
-    matrix.q = is_finite(q) ? q.clone() : first_q(parameter, q.size(0), q.scalar_type());
+    matrix.q = is_finite(q) ? q.clone() : first_q(parameter, q.size(0), q.options());
   }
 
   // Averages over workers as one message; afterwards each part is a view of it.
@@ -132,13 +132,16 @@ class PowerSgd : public GradientHook {
     const int64_t n = gradient.size(0);
     const int64_t m = gradient.numel() / n;
     const auto type = type_to_compute_with(gradient);
-    matrix = {torch::zeros({n, m}, type), first_q(parameter, m, type)};
+    const auto options = gradient.options().dtype(type);
+    matrix = {torch::zeros({n, m}, options), first_q(parameter, m, options)};
     return matrix;
   }
 
-  torch::Tensor first_q(size_t parameter, int64_t m, torch::ScalarType type) const {
+  // The same on all devices.
+  torch::Tensor first_q(size_t parameter, int64_t m, const torch::TensorOptions& options) const {
     auto generator = at::detail::createCPUGenerator(options_.seed + parameter);
-    return torch::randn({m, options_.rank}, generator, type);
+    return torch::randn({m, options_.rank}, generator, options.device(torch::kCPU))
+        .to(options.device());
   }
 
   const PowerSgdOptions options_;

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cstring>
 #include <utility>
 
 #include "collective/fold/fold.h"
@@ -36,22 +35,6 @@ GradientLayout lay_out(std::vector<GradientSize> sizes, const ReducerOptions& op
   return lay_out(sizes, options.ready, options.buckets);
 }
 
-// With the parameter's strides, so that optimizers traverse both in the same order.
-template <typename Held>
-torch::Tensor view_like(const torch::Tensor& like, std::byte* data, torch::ScalarType type,
-                        const Held& memory) {
-  const auto keep = [held = memory](void*) {};
-  const auto options = like.options().requires_grad(false).dtype(type);
-  if (like.is_non_overlapping_and_dense())
-    return torch::from_blob(data, like.sizes(), like.strides(), keep, options);
-  return torch::from_blob(data, like.sizes(), keep, options);
-}
-
-std::shared_ptr<std::byte> zeroed(int64_t bytes) {
-  const torch::Tensor memory = torch::zeros({bytes}, torch::kUInt8);
-  return {static_cast<std::byte*>(memory.data_ptr()), [memory](std::byte*) {}};
-}
-
 }  // namespace
 
 std::vector<GradientSize> gradient_sizes(const Parameters& parameters) {
@@ -59,8 +42,10 @@ std::vector<GradientSize> gradient_sizes(const Parameters& parameters) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const torch::Tensor& parameter = parameters.tensors[i];
     const std::string what = fmt::format("parameter '{}'", parameters.names[i]);
-    if (!parameter.device().is_cpu())
-      throw BadInput("{} is on {}: expected one on the CPU", what, parameter.device().str());
+    if (const auto device = parameters.tensors[0].device(); parameter.device() != device)
+      throw BadInput("{} is on {}, but parameter '{}' is on {}: a model must be on one device",
+                     what, device_name(parameter.device()), parameters.names[0],
+                     device_name(device));
     sizes.push_back({parameter.numel(), element_type(parameter.scalar_type(), what)});
   }
   return sizes;
@@ -75,17 +60,28 @@ Reducer::Reducer(Parameters parameters, const ReducerOptions& options,
       shards_(shards),
       schedule_(schedule_of(shards_, group.rank())),
       group_(group),
-      memory_(group.allocate(static_cast<size_t>(slot_layout_.bytes * schedule_.slots))),
-      result_memory_(narrow() ? zeroed(layout_.bytes) : memory_.data),
+      memory_(parameters_.tensors[0].device(), slot_layout_.bytes, schedule_.slots, group),
+      wide_(narrow()
+                ? torch::zeros(
+                      {layout_.bytes},
+                      parameters_.tensors[0].options().dtype(torch::kUInt8).requires_grad(false))
+                : torch::Tensor()),
       slots_(static_cast<size_t>(schedule_.slots)),
       buckets_(slot_layout_.buckets.size()) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    for (int slot = 0; slot < schedule_.slots; ++slot)
-      slots_[static_cast<size_t>(slot)].push_back(view_in_slot(i, slot));
     const torch::Tensor& like = parameters_.tensors[i];
-    results_.push_back(view_like(like, result_memory_.get() + layout_.places[i].begin,
-                                 like.scalar_type(), result_memory_));
+    const auto type = narrow() ? scalar_type(*narrow_type_) : like.scalar_type();
+    for (int slot = 0; slot < schedule_.slots; ++slot)
+      slots_[static_cast<size_t>(slot)].push_back(
+          memory_.view(slot, slot_layout_.places[i].begin, like, type));
+    results_.push_back(narrow() ? view_in(wide_, layout_.places[i].begin, like, like.scalar_type())
+                                : slots_[0][i]);
   }
+}
+
+torch::Tensor Reducer::all_gradients() const {
+  const auto type = scalar_type(layout_.buckets[0].type);
+  return narrow() ? wide_.view(type) : memory_.vector({.end = layout_.bytes}, type);
 }
 
 void Reducer::use_hook(std::shared_ptr<GradientHook> hook, World world) {
@@ -96,15 +92,9 @@ void Reducer::use_hook(std::shared_ptr<GradientHook> hook, World world) {
   hook_world_ = std::move(world);
 }
 
-torch::Tensor Reducer::view_in_slot(size_t parameter, int slot) const {
-  const torch::Tensor& like = parameters_.tensors[parameter];
-  std::byte* const data =
-      memory_.data.get() + slot * slot_layout_.bytes + slot_layout_.places[parameter].begin;
-  return view_like(like, data, narrow() ? scalar_type(*narrow_type_) : like.scalar_type(), memory_);
-}
-
-std::byte* Reducer::place(size_t bucket, int slot) const {
-  return memory_.data.get() + slot * slot_layout_.bytes + slot_layout_.buckets[bucket].begin;
+GradientMemory::Part Reducer::part(size_t bucket, int slot) const {
+  const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
+  return {slot, about.begin, about.end};
 }
 
 void Reducer::begin_pass(int pass) {
@@ -158,17 +148,16 @@ std::vector<size_t> Reducer::end_pass(Unreached unreached) {
     if (unreached == Unreached::what_it_has && parameters_.tensors[i].grad().defined())
       put(i);
     else
-      std::memset(view_in_pass(i).data_ptr(), 0, static_cast<size_t>(slot_layout_.places[i].bytes));
+      torch::Tensor(view_in_pass(i)).zero_();
     count(i);
   }
   return missing;
 }
 
 void Reducer::fill(size_t bucket) {
-  const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
-  const auto add = collective::combiner(about.type, Operation::sum);
+  torch::NoGradGuard no_grad;
   for (const auto& [into, from] : schedule_.passes[static_cast<size_t>(pass_)].folds)
-    add(place(bucket, into), place(bucket, from), static_cast<size_t>(about.end - about.begin));
+    memory_.add(part(bucket, into), part(bucket, from), slot_layout_.buckets[bucket].type);
   if (pass_ + 1 == passes()) start_full_buckets();
 }
 
@@ -186,22 +175,23 @@ collective::Pending Reducer::start(size_t bucket) {
   const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
   std::vector<Buffer> terms;
   for (size_t slot = 0; slot < shards_.terms_of(group_.rank()).size(); ++slot)
-    terms.push_back({place(bucket, static_cast<int>(slot)), about.count(), about.type});
+    terms.push_back(
+        {memory_.to_host(part(bucket, static_cast<int>(slot))), about.count(), about.type});
   // Divides first, because a sum of f16 may overflow where the mean does not. Compressed ones have
   // been divided already.
   const bool divide_here = about.type == Type::f16 && !narrow();
   if (divide_here)
     for (const Buffer& term : terms)
       collective::divider(term.type)(term.data, term.bytes(), shards_.count());
-  return group_.all_reduce_async(terms, shards_,
-                                 divide_here || narrow() ? Operation::sum : Operation::mean,
-                                 {Cargo::Kind::gradients, static_cast<int>(bucket)}, memory_.data);
+  return group_.all_reduce_async(
+      terms, shards_, divide_here || narrow() ? Operation::sum : Operation::mean,
+      {Cargo::Kind::gradients, static_cast<int>(bucket)}, memory_.host_memory());
 }
 
 collective::Pending Reducer::start_hook(size_t bucket) {
   const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
   GradientBucket given{.index = bucket};
-  given.values = torch::from_blob(place(bucket, 0), {about.count()}, scalar_type(about.type));
+  given.values = memory_.vector(part(bucket, 0), scalar_type(about.type));
   for (const size_t parameter : about.parameters) {
     given.gradients.push_back(slots_[0][parameter]);
     given.names.push_back(parameters_.names[parameter]);
@@ -220,9 +210,11 @@ collective::Pending Reducer::start_hook(size_t bucket) {
 
 void Reducer::finish() {
   seconds_waited_ = 0;
-  for (const BucketState& bucket : buckets_) {
-    bucket.pending.wait();
-    seconds_waited_ += bucket.pending.seconds();
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const collective::Pending& pending = buckets_[i].pending;
+    pending.wait();
+    seconds_waited_ += pending.seconds();
+    if (!hook_ && shards_.count() > 1) memory_.from_host(part(i, 0));
   }
   if (narrow()) widen();
 }

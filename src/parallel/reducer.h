@@ -8,13 +8,14 @@
 #include "collective/serial_queue.h"
 #include "lockstep/gradient_hook.h"
 #include "parallel/gradient_layout.h"
+#include "parallel/gradient_memory.h"
 #include "parallel/parameters.h"
 #include "parallel/shard_schedule.h"
 
 namespace lockstep::parallel {
 
-/// Sizes and types of parameters' gradients. Throws BadInput with the parameter's name if it is not
-/// on the CPU or collectives do not support its type.
+/// Sizes and types of parameters' gradients. Throws BadInput with the parameter's name if it is on
+/// another device than the first one or collectives do not support its type.
 std::vector<GradientSize> gradient_sizes(const Parameters& parameters);
 
 struct ReducerOptions {
@@ -70,8 +71,8 @@ class Reducer {
 
   /// A view of the parameter's result.
   const torch::Tensor& gradient(size_t parameter) const { return results_[parameter]; }
-  /// All results, laid out as `layout()`.
-  std::byte* memory() const { return result_memory_.get(); }
+  /// All results, laid out as `layout()`, which must be of one type.
+  torch::Tensor all_gradients() const;
 
   /// In the last step, over all buckets: seconds from when this worker's bucket was full until it
   /// was reduced on all. A straggler has the lowest value.
@@ -85,11 +86,10 @@ class Reducer {
   };
 
   bool narrow() const { return narrow_type_.has_value(); }
-  torch::Tensor view_in_slot(size_t parameter, int slot) const;
   const torch::Tensor& view_in_pass(size_t parameter) const;
   void put(size_t parameter);
   void count(size_t parameter);
-  std::byte* place(size_t bucket, int slot) const;
+  GradientMemory::Part part(size_t bucket, int slot) const;
   void fill(size_t bucket);
   void start_full_buckets();
   collective::Pending start(size_t bucket);
@@ -105,8 +105,8 @@ class Reducer {
   const collective::Shards shards_;
   const ShardSchedule schedule_;
   collective::Communicator& group_;
-  transport::Memory memory_;                       ///< slot after slot
-  std::shared_ptr<std::byte> result_memory_;       ///< the first slot, unless that is narrow
+  const GradientMemory memory_;
+  const torch::Tensor wide_;  ///< the memory of results as bytes, if slots are narrow
   std::vector<std::vector<torch::Tensor>> slots_;  ///< views by slot, by parameter
   std::vector<torch::Tensor> results_;             ///< views by parameter
   std::shared_ptr<GradientHook> hook_;

@@ -191,9 +191,4 @@ void Replica::share_buffers(int root) {
   if (group_.world_size() > 1) buffers_.broadcast(root, {Cargo::Kind::buffers});
 }
 
-std::span<const float> Replica::flat_gradients() const {
-  return {reinterpret_cast<const float*>(reducer_->memory()),
-          static_cast<size_t>(reducer_->layout().bytes) / sizeof(float)};
-}
-
 }  // namespace lockstep::parallel

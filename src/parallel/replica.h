@@ -100,7 +100,7 @@ class Replica {
 
   /// With ParameterMemory::flat: all parameters and all gradients, with the same layout.
   FlatParameters& flat_parameters() { return *flat_parameters_; }
-  std::span<const float> flat_gradients() const;
+  torch::Tensor flat_gradients() const { return reducer_->all_gradients(); }
 
  private:
   void take_hook();

@@ -1,7 +1,6 @@
 #include "parallel/shard_statistics.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
@@ -13,9 +12,23 @@ namespace lockstep::parallel {
 namespace {
 
 torch::Tensor memory_for(const std::vector<StateTensor>& buffers) {
+  const torch::Device device = buffers.front().tensor.device();
   int64_t bytes = 0;
-  for (const StateTensor& buffer : buffers) bytes += aligned_bytes(buffer.tensor);
-  return torch::zeros({bytes}, torch::kUInt8);
+  for (const StateTensor& buffer : buffers) {
+    if (buffer.tensor.device() != device)
+      throw BadInput("{} is on {}, but {} is on {}: a model must be on one device", buffer.name,
+                     device_name(buffer.tensor.device()), buffers.front().name,
+                     device_name(device));
+    bytes += aligned_bytes(buffer.tensor);
+  }
+  return torch::zeros({bytes}, torch::TensorOptions(torch::kUInt8).device(device));
+}
+
+// Host memory as a tensor.
+template <typename Value>
+torch::Tensor bytes_of(std::span<Value> values) {
+  return torch::from_blob(values.data(), {static_cast<int64_t>(values.size_bytes())},
+                          torch::kUInt8);
 }
 
 // Without those that are registered twice.
@@ -64,7 +77,7 @@ void ShardStatistics::FlatBuffers<Value>::collect() {
 
 template <typename Value>
 void ShardStatistics::FlatBuffers<Value>::give(int pass) {
-  std::memcpy(sum.slot(pass).data(), values.data_ptr(), sum.slot(pass).size_bytes());
+  bytes_of(sum.slot(pass)).copy_(values);
   sum.fold(pass);
 }
 
@@ -77,14 +90,16 @@ void ShardStatistics::FlatBuffers<Value>::give_nothing(int pass) {
 template <typename Value>
 void ShardStatistics::FlatBuffers<Value>::take_sum() {
   pending.wait();
-  std::memcpy(values.data_ptr(), sum.result().data(), sum.result().size_bytes());
+  values.copy_(bytes_of(sum.result()));
 }
 
 template <typename Value>
 void ShardStatistics::FlatBuffers<Value>::take_mean(int64_t shards) {
+  pending.wait();
+  const std::span<Value> result = sum.result();
+  collective::divider(type_of<Value>())(reinterpret_cast<std::byte*>(result.data()),
+                                        result.size_bytes(), shards);
   take_sum();
-  collective::divider(type_of<Value>())(static_cast<std::byte*>(values.data_ptr()), values.nbytes(),
-                                        shards);
 }
 
 ShardStatistics::ShardStatistics(torch::nn::Module& model, const collective::Shards& shards,

@@ -47,7 +47,8 @@ GlobalStatistics measure(const Tensor& input, World& world) {
       (input - spread(mean, input)).square_().sum(dimensions, false, torch::kDouble);
   const int64_t row = 1 + 2 * channels;
   Tensor all = torch::zeros({world.size(), row}, torch::kDouble);
-  all[world.rank()] = torch::cat({torch::full({1}, count, torch::kDouble), mean, squares});
+  all[world.rank()] =
+      torch::cat({torch::full({1}, count, torch::kDouble), mean.cpu(), squares.cpu()});
   world.communicator().all_gather(
       {reinterpret_cast<std::byte*>(all.data_ptr()), all.numel(), Type::f64});
 
@@ -64,7 +65,7 @@ GlobalStatistics measure(const Tensor& input, World& world) {
     total.count = sum;
   }
   if (total.count > 0) total.variance /= total.count;
-  return total;
+  return {total.count, total.mean.to(input.device()), total.variance.to(input.device())};
 }
 
 struct WorldHolder : torch::CustomClassHolder {

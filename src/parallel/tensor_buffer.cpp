@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/error.h"
+#include "virtual_devices/devices.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -43,12 +44,16 @@ at::ScalarType scalar_type(Type type) {
 collective::Buffer buffer_of(const at::Tensor& tensor, const std::string& what) {
   if (!tensor.defined()) throw BadInput("{} is undefined", what);
   if (!tensor.device().is_cpu())
-    throw BadInput("{} is on {}: expected one on the CPU", what, tensor.device().str());
+    throw BadInput("{} is on {}: expected one on the CPU", what, device_name(tensor.device()));
   const Type type = element_type(tensor.scalar_type(), what);
   if (!tensor.is_contiguous())
     throw BadInput("{} of {} is not contiguous; call .contiguous()", what,
                    fmt::join(tensor.sizes(), "x"));
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.numel(), type};
+}
+
+std::string device_name(at::Device device) {
+  return virtual_devices::name_of(device);
 }
 
 std::string describe(const at::Tensor& tensor) {

@@ -16,6 +16,9 @@ at::ScalarType scalar_type(Type type);
 /// The elements of a tensor that is on the CPU and contiguous. Throws BadInput otherwise.
 collective::Buffer buffer_of(const at::Tensor& tensor, const std::string& what = "tensor");
 
+/// "cpu", "virtual:0".
+std::string device_name(at::Device device);
+
 /// "Float 3x4".
 std::string describe(const at::Tensor& tensor);
 

@@ -46,13 +46,14 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_neg();
 }
 
-// The tensor itself, or a contiguous copy. Throws BadInput if it cannot be sent.
+// The tensor itself, or a contiguous copy in host memory. Throws BadInput if it cannot be sent.
 at::Tensor contiguous(const at::Tensor& tensor) {
   if (tensor.defined() && tensor.layout() != at::kStrided)
     throw BadInput("tensor is sparse: expected a dense one; call .to_dense()");
   const at::NoGradGuard no_grad;
   at::Tensor memory =
       !tensor.defined() || is_plain(tensor) ? tensor : tensor.resolve_neg().contiguous();
+  if (memory.defined()) memory = memory.cpu();
   buffer_of(memory);  // checks it
   return memory;
 }
@@ -131,15 +132,17 @@ TensorCall reduce_call(const World& world, const at::Tensor& tensor, int root,
 
 TensorCall all_gather_call(const World& world, const at::Tensor& tensor) {
   const at::Tensor rows = rows_with(tensor, world);
-  return {{.collective = Collective::all_gather}, {rows}, [=] { return rows; }};
+  return {{.collective = Collective::all_gather}, {rows}, [=, device = tensor.device()] {
+            return rows.to(device);
+          }};
 }
 
 TensorCall gather_call(const World& world, const at::Tensor& tensor, int root) {
   require_root(root, world);
   const at::Tensor rows = rows_with(tensor, world);
   const bool is_root = world.rank() == root;
-  return {{.collective = Collective::gather, .root = root}, {rows}, [=] {
-            return is_root ? rows : at::Tensor();
+  return {{.collective = Collective::gather, .root = root}, {rows}, [=, device = tensor.device()] {
+            return is_root ? rows.to(device) : at::Tensor();
           }};
 }
 
@@ -161,13 +164,17 @@ TensorCall reduce_scatter_call(const World& world, const at::Tensor& rows, Opera
   const at::Tensor memory = checked_rows(rows, world).clone();
   return {{.collective = Collective::reduce_scatter, .operation = operation},
           {memory},
-          [=, row = world.rank()] { return memory.select(0, row).clone(); }};
+          [=, row = world.rank(), device = rows.device()] {
+            return memory.select(0, row).clone().to(device);
+          }};
 }
 
 TensorCall all_to_all_call(const World& world, const at::Tensor& rows) {
   const at::Tensor memory = checked_rows(rows, world);
   const at::Tensor result = at::empty_like(memory, memory.options().requires_grad(false));
-  return {{.collective = Collective::all_to_all}, {memory, result}, [=] { return result; }};
+  return {{.collective = Collective::all_to_all}, {memory, result}, [=, device = rows.device()] {
+            return result.to(device);
+          }};
 }
 
 TensorCall send_call(const World& world, const at::Tensor& tensor, int to) {
@@ -265,7 +272,8 @@ std::vector<at::Tensor> World::all_gather_uneven(const at::Tensor& tensor) {
     const int64_t* const shape = all_sizes[other].data_ptr<int64_t>();
     const at::IntArrayRef dimensions(shape + 1, static_cast<size_t>(shape[0]));
     const int64_t elements = c10::multiply_integers(dimensions);
-    result.push_back(all[other].slice(0, 0, elements).reshape(dimensions).clone());
+    result.push_back(
+        all[other].slice(0, 0, elements).reshape(dimensions).clone().to(tensor.device()));
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include "base/range.h"
 #include "device/random.h"
 #include "lockstep/error.h"
+#include "parallel/on_host.h"
 #include "train/batch_tensors.h"
 #include "train/outputs.h"
 #include "train/user_code.h"
@@ -30,6 +31,10 @@ constexpr const char* kSmallBatchHint =
 // What gradients are divided by at first; the loss's own weight may be different.
 double items_of(const data::LoadedBatch& batch) {
   return static_cast<double>(std::max<int64_t>(batch.whole_items, 1));
+}
+
+std::span<float> floats_of(const torch::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
 }
 
 ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& shards) {
@@ -159,8 +164,11 @@ void Step::update(const data::LoadedBatch& batch, int64_t step, double weight) {
   if (const double items = items_of(batch); weight != items)
     replica_.scale_gradients(items / weight);
   if (clip_norm_ > 0) replica_.clip_gradient_norm(clip_norm_);
-  optimizer_->step(replica_.flat_parameters().values(), replica_.flat_gradients(),
-                   parts_.schedule.at(step), step + 1);
+  parallel::on_host({replica_.flat_parameters().values(), replica_.flat_gradients()},
+                    [&](const std::vector<torch::Tensor>& all) {
+                      optimizer_->step(floats_of(all[0]), floats_of(all[1]),
+                                       parts_.schedule.at(step), step + 1);
+                    });
 }
 
 }  // namespace lockstep::train

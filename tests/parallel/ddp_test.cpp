@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <mutex>
-
 #include "expect_error.h"
 #include "lockstep/sync_batch_norm.h"
 #include "parallel/worlds.h"
@@ -24,20 +22,6 @@ struct NetImpl : torch::nn::Module {
   torch::nn::Linear second{8, 3};
 };
 TORCH_MODULE(Net);
-
-// LibTorch has one random generator for all threads. (A mutex inside the template below would be
-// one for each type of `make`.)
-std::mutex& generator_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-template <typename Make>
-auto seeded(uint64_t seed, const Make& make) {
-  const std::lock_guard lock(generator_mutex());
-  torch::manual_seed(seed);
-  return make();
-}
 
 struct Samples {
   torch::Tensor x;

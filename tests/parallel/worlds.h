@@ -1,9 +1,11 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,20 @@ inline std::vector<std::string> errors_of_workers(int count,
     rendezvous.gather("");
     if (thrown) std::rethrow_exception(thrown);
   });
+}
+
+/// LibTorch has one random generator for all threads. (A mutex inside the template below would be
+/// one for each type of `make`.)
+inline std::mutex& generator_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+template <typename Make>
+auto seeded(uint64_t seed, const Make& make) {
+  const std::lock_guard lock(generator_mutex());
+  torch::manual_seed(seed);
+  return make();
 }
 
 inline void as_workers(int count, const std::function<void(World)>& worker_main) {

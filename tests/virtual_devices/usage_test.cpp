@@ -14,6 +14,10 @@ void use_a_device() {
   const auto y = model(torch::randn({8, 4}, device));
   y.sum().backward();
   const int64_t bytes = lockstep::memory_of(device).in_use;
+  const auto x = y.detach();
+  lockstep::launch_kernel(
+      {x}, [](const std::vector<torch::Tensor>& on_cpu) { on_cpu[0].data_ptr<float>()[0] = 1; });
+  if (y.cpu()[0][0].item<float>() != 1) std::exit(2);
   constexpr int64_t kResult = 8 * 2, kParameters = 4 * 2 + 2;
   std::exit(bytes == 4 * (kResult + 2 * kParameters) ? 0 : 1);
 }

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "collective/communicator.h"
+
+namespace lockstep::parallel {
+
+/// Elements of the memory of `bytes`, from byte `begin` on: with the sizes of `like`, and its
+/// strides if they leave no gaps. Unlike a view by LibTorch, it does not share its version with
+/// others.
+at::Tensor view_in(const at::Tensor& bytes, int64_t begin, const at::Tensor& like,
+                   at::ScalarType type);
+
+/// Contiguous memory on a model's device for the gradients of a step: some *slots* of equal size,
+/// each for the gradients of one or more shards. Workers add gradients in host memory; where the
+/// device's memory is not the host's, a slot's bytes are copied there and back.
+class GradientMemory {
+ public:
+  GradientMemory(c10::Device device, int64_t bytes_per_slot, int slots,
+                 collective::Communicator& group);
+
+  /// A part of a slot, in bytes.
+  struct Part {
+    int slot = 0;
+    int64_t begin = 0;  ///< a multiple of 64
+    int64_t end = 0;
+  };
+
+  /// See `view_in`.
+  at::Tensor view(int slot, int64_t begin, const at::Tensor& like, at::ScalarType type) const {
+    return view_in(all_, slot * bytes_per_slot_ + begin, like, type);
+  }
+  /// The part's elements as a vector.
+  at::Tensor vector(const Part& part, at::ScalarType type) const;
+
+  /// Adds `from` to `into`.
+  void add(const Part& into, const Part& from, Type type) const;
+
+  /// The part's bytes in host memory, for a collective.
+  std::byte* to_host(const Part& part) const;
+  /// After a collective has changed them: afterwards the part has these bytes.
+  void from_host(const Part& part) const;
+  const std::shared_ptr<std::byte>& host_memory() const { return host_.data; }
+
+ private:
+  bool on_host() const { return all_.device().is_cpu(); }
+  int64_t begin_of(const Part& part) const { return part.slot * bytes_per_slot_ + part.begin; }
+  at::Tensor bytes_of(const Part& part) const;
+  at::Tensor host_bytes_of(const Part& part) const;
+
+  const int64_t bytes_per_slot_;
+  transport::Memory host_;  ///< the slots themselves, or where they are copied to
+  at::Tensor all_;          ///< as bytes, slot after slot
+};
+
+}  // namespace lockstep::parallel

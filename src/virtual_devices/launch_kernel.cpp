@@ -1,0 +1,29 @@
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/error.h"
+#include "virtual_devices/counting_allocator.h"
+#include "virtual_devices/devices.h"
+#include "virtual_devices/memory.h"
+
+namespace lockstep {
+
+void launch_kernel(const std::vector<at::Tensor>& tensors,
+                   const std::function<void(const std::vector<at::Tensor>&)>& kernel) {
+  if (tensors.empty()) throw BadInput("launch_kernel: no tensors, so that it has no device");
+  const c10::Device device = tensors.front().device();
+  if (device.type() != virtual_devices::kType)
+    throw BadInput("launch_kernel: a tensor is on {}: expected a virtual device",
+                   virtual_devices::name_of(device));
+  std::vector<at::Tensor> aliases;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.device() != device)
+      throw BadInput("launch_kernel: tensors on different devices: {} and {}",
+                     virtual_devices::name_of(device), virtual_devices::name_of(tensor.device()));
+    aliases.push_back(virtual_devices::alias_of(tensor));
+  }
+  const virtual_devices::ComputingOn computing(
+      virtual_devices::Devices::get().account(device.index()));
+  kernel(aliases);
+}
+
+}  // namespace lockstep
