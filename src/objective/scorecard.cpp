@@ -17,7 +17,7 @@
 namespace lockstep {
 
 Measurement::Measurement(const torch::Tensor& all_values) {
-  const torch::Tensor flat = all_values.to(torch::kDouble).contiguous();
+  const torch::Tensor flat = all_values.to(torch::kDouble).cpu().contiguous();
   values.assign(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
 }
 

@@ -154,6 +154,17 @@ std::vector<Key> schedule_keys(Recipe& r) {
   };
 }
 
+std::vector<Key> device_keys(Recipe& r) {
+  const std::vector<std::string> kinds = {"cpu", "virtual"};
+  return {
+      {"device.kind", &r.device.kind,
+       "cpu, or virtual: devices without hardware; the same bits with train.kernels = \"torch\"", 0,
+       0, kResult, kinds},
+      {"device.memory", &r.device.memory,
+       "memory of a virtual device, such as 8GiB; empty: no limit", 0, 0, kRecord},
+  };
+}
+
 std::vector<Key> record_keys(Recipe& r) {
   return {
       {"checkpoint.every_steps", &r.checkpoint.every_steps,
@@ -182,7 +193,7 @@ std::vector<Key> keys(Recipe& recipe) {
        {data_keys(recipe), model_keys(recipe), train_keys(recipe),
         used_by_rows(optimizer_keys(recipe), optim::optimizers(), recipe.optimizer.name),
         used_by_rows(schedule_keys(recipe), optim::schedules(), recipe.schedule.name),
-        record_keys(recipe)})
+        device_keys(recipe), record_keys(recipe)})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

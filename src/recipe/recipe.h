@@ -51,6 +51,11 @@ struct Recipe {
   optim::OptimizerOptions optimizer;
   optim::ScheduleOptions schedule;
 
+  struct DeviceSection {
+    std::string kind = "cpu";
+    std::string memory;
+  } device;
+
   struct CheckpointSection {
     int64_t every_steps = 0;
     std::string keep = "2";

@@ -41,13 +41,15 @@ torch::Tensor samples_of(const Field& field, std::span<std::byte> memory, int64_
 
 }  // namespace
 
-Batch to_tensors(const data::LoadedBatch& batch, const Fields& fields, Range range) {
+Batch to_tensors(const data::LoadedBatch& batch, const Fields& fields, Range range,
+                 c10::Device device) {
   const Range here = {range.begin - batch.begin, range.end - batch.begin};
   const auto count = static_cast<int64_t>(batch.samples.size());
   std::vector<Tensors::Item> inputs, targets;
   for (size_t i = 0; i < fields.count(); ++i)
     (i < fields.inputs.size() ? inputs : targets)
-        .emplace_back(fields[i].name, samples_of(fields[i], batch.fields[i], count, here));
+        .emplace_back(fields[i].name,
+                      samples_of(fields[i], batch.fields[i], count, here).to(device));
   const auto items =
       batch.items.subspan(static_cast<size_t>(here.begin), static_cast<size_t>(here.size()));
   return {.inputs = Tensors(std::move(inputs)),

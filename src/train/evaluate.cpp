@@ -12,6 +12,7 @@
 #include "device/random.h"
 #include "train/batch_tensors.h"
 #include "train/outputs.h"
+#include "train/placement.h"
 #include "train/user_code.h"
 
 namespace lockstep::train {
@@ -106,6 +107,7 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
                     std::shared_ptr<const Dataset> dataset, collective::Communicator& group) {
   torch::NoGradGuard no_grad;
   InEvaluation mode(model);
+  const c10::Device device = device_of(model);
   const Fields fields = dataset->fields();
   const std::vector<Field> expected = objective.outputs();
   const int64_t size = dataset->size();
@@ -119,7 +121,7 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
     group.check();
     const Batch batch = [&] {
       const data::LoadedBatch& loaded = loader.next();
-      return to_tensors(loaded, fields, {0, loaded.whole});
+      return to_tensors(loaded, fields, {0, loaded.whole}, device);
     }();
     torch::manual_seed(RandomStream(Purpose::evaluation, i).next());
     const CallPlace place = {"evaluation batch", i, batch.samples};

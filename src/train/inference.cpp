@@ -103,7 +103,7 @@ void predict(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset,
                                .last = data::LastBatch::keep});
   for (int64_t first = 0, i = 0; first < size; ++i) {
     const data::LoadedBatch& loaded = loader.next();
-    const Batch batch = to_tensors(loaded, inputs->fields(), {0, loaded.whole});
+    const Batch batch = to_tensors(loaded, inputs->fields(), {0, loaded.whole}, c10::kCPU);
     torch::manual_seed(RandomStream(Purpose::evaluation, i).next());
     const Tensors outputs =
         outputs_of(*trained.model, expected, batch, {"prediction batch", i, batch.samples});

@@ -125,7 +125,8 @@ void Reporter::digest(int64_t step) {
   if (folder_ == nullptr || every == 0 || step % every != 0) return;
   const Stopwatch stopwatch;
   Json tensors = Json::object();
-  const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
+  const auto add = [&](const std::string& name, const torch::Tensor& anywhere) {
+    const torch::Tensor tensor = anywhere.detach().cpu();
     const std::span bytes(static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes());
     tensors[name] = fmt::format("{:016x}", fingerprint(bytes));
   };

@@ -12,6 +12,7 @@
 #include "lockstep/error.h"
 #include "model/models.h"
 #include "objective/objectives.h"
+#include "train/placement.h"
 #include "train/state.h"
 
 namespace lockstep::train {
@@ -128,6 +129,7 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
       world(std::move(everyone)),
       group(world.communicator()),
       shards(shards_for(recipe, group.world_size())),
+      device(device_for(recipe, world.local_rank())),
       data(std::move(loaded)),
       objective(objective_for(recipe, test())),
       model(model_for(recipe, train(), *objective)),
@@ -141,6 +143,7 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
     lacks_weights = start == Start::again && !std::filesystem::exists(recipe.model.weights);
     if (!lacks_weights) left_weights = load_initial_weights(recipe, *model);
   }
+  model->to(device);
   require_same_run(*this, std::move(facts));
 }
 

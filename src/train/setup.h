@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +34,7 @@ struct Setup {
   World world;
   collective::Communicator& group;
   const collective::Shards shards;
+  const c10::Device device;
   const std::shared_ptr<const data::TrainingData> data;
   const std::shared_ptr<Objective> objective;
   const std::shared_ptr<Model> model;

@@ -52,15 +52,32 @@ std::vector<NamedTensor> tensors_of(const Model& model) {
   return state;
 }
 
-std::span<std::byte> bytes_of(const torch::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
-}
+// A model's tensors in host memory: copies of those that are elsewhere.
+class HostState {
+ public:
+  explicit HostState(const Model& model) : tensors_(tensors_of(model)) {
+    for (NamedTensor& named : tensors_) {
+      named.tensor = named.tensor.detach().cpu();
+      const torch::Tensor& tensor = named.tensor;
+      views_.push_back({named.name,
+                        type_name(tensor),
+                        tensor.sizes().vec(),
+                        {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
+    }
+  }
+  const std::vector<TensorView>& views() const { return views_; }
 
-std::vector<TensorView> model_views(const Model& model) {
-  std::vector<TensorView> views;
-  for (const auto& [name, tensor] : tensors_of(model))
-    views.push_back({name, type_name(tensor), tensor.sizes().vec(), bytes_of(tensor)});
-  return views;
+ private:
+  std::vector<NamedTensor> tensors_;
+  std::vector<TensorView> views_;
+};
+
+void set_bytes(const torch::Tensor& tensor, std::span<const std::byte> bytes) {
+  const bool on_host = tensor.device().is_cpu();
+  const torch::Tensor host =
+      on_host ? tensor : torch::empty(tensor.sizes(), torch::TensorOptions(tensor.scalar_type()));
+  std::memcpy(host.data_ptr(), bytes.data(), bytes.size());
+  if (!on_host) tensor.variable_data().copy_(host);
 }
 
 struct OptimizerTensor {
@@ -148,13 +165,13 @@ ResumePoint resume_point_from(const std::string& text) {
 }
 
 std::string model_sha256(const Model& model) {
-  return run::digest(model_views(model));
+  return run::digest(HostState(model).views());
 }
 
 void save_weights(const fs::path& path, const Model& model, const Metadata& about) {
   Metadata metadata = about;
   metadata["format"] = "pt";
-  run::write_safetensors(path, model_views(model), metadata);
+  run::write_safetensors(path, HostState(model).views(), metadata);
 }
 
 std::vector<std::string> load_weights(const Safetensors& file, const fs::path& path, Model& model,
@@ -179,8 +196,7 @@ std::vector<std::string> load_weights(const Safetensors& file, const fs::path& p
   if (copies.empty())
     throw BadInput("{}: no tensor fits this model: {}", path.string(),
                    left.empty() ? "it has none" : left.front());
-  for (const auto& [tensor, bytes] : copies)
-    std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  for (const auto& [tensor, bytes] : copies) set_bytes(tensor, bytes);
   return left;
 }
 
@@ -189,7 +205,8 @@ void capture(const Model& model, Step& step, const ResumePoint& point, Metadata 
   into.metadata = std::move(about);
   into.metadata["format"] = "pt";
   into.metadata[kResumeKey] = to_text(point);
-  into.tensors = model_views(model);
+  const HostState state(model);
+  into.tensors = state.views();
   for (const auto& tensor : optimizer_tensors(step))
     into.tensors.push_back(
         {tensor.name, "F32", tensor.parameter->shape, std::as_bytes(tensor.values)});

@@ -9,6 +9,7 @@
 #include "parallel/on_host.h"
 #include "train/batch_tensors.h"
 #include "train/outputs.h"
+#include "train/placement.h"
 #include "train/user_code.h"
 
 namespace lockstep::train {
@@ -54,6 +55,7 @@ ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& s
 
 Step::Step(const Recipe& recipe, StepParts parts)
     : parts_(std::move(parts)),
+      device_(device_of(*parts_.model)),
       seed_(static_cast<uint64_t>(recipe.train.seed)),
       batch_(recipe.train.batch),
       clip_norm_(recipe.optimizer.clip_norm),
@@ -115,7 +117,7 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
     sums[scorecard_.sums() + i] = pass == 0 && requests_[i] ? 1 : 0;
   replica_.begin_pass(pass);
   if (!range.empty()) {
-    const Batch part = to_tensors(batch, parts_.fields, range);
+    const Batch part = to_tensors(batch, parts_.fields, range, device_);
     // Dropout draws from LibTorch's generator: seeding it by step and shard makes it independent of
     // the order of shards.
     torch::manual_seed(RandomStream(Purpose::forward, seed_, step, shard).next());

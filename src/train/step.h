@@ -63,6 +63,7 @@ class Step {
 
   // Constant after construction.
   const StepParts parts_;
+  const c10::Device device_;
   const uint64_t seed_;
   const int64_t batch_;  ///< samples of a whole batch
   const double clip_norm_;
