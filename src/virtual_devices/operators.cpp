@@ -22,6 +22,7 @@
 #include "virtual_devices/devices.h"
 #include "virtual_devices/libtorch.h"
 #include "virtual_devices/memory.h"
+#include "virtual_devices/recurrent_cells.h"
 
 namespace lockstep::virtual_devices {
 namespace {
@@ -82,12 +83,10 @@ at::Tensor& set_all_of_storage(at::Tensor& tensor, at::Storage source) {
   return set_storage(tensor, std::move(source), 0, {count}, {});
 }
 
-#if TORCH_VERSION_MAJOR < 2
 // Module::to sets a parameter's data to a tensor of another device.
 bool may_take_data_of(const at::Tensor& tensor, const at::Tensor& from) {
   return tensor.layout() == at::kStrided && from.layout() == at::kStrided;
 }
-#endif
 
 torch::CppFunction by_cpu_kernel() {
   return torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel>();
@@ -101,12 +100,13 @@ class Registration {
   Registration() {
     register_own();
     register_cpu_kernels();
+    register_recurrent_cells(aten_);
     for (const char* const name : kConvolutions) aten_.impl(name, by_cpu_kernel());
     others_.fallback(by_cpu_kernel());
-#if TORCH_VERSION_MAJOR < 2
-    autograd_.fallback(torch::CppFunction::makeFallthrough());
     aten_.impl("_has_compatible_shallow_copy_type", may_take_data_of);
     aten_autograd_.impl("_has_compatible_shallow_copy_type", may_take_data_of);
+#if TORCH_VERSION_MAJOR < 2
+    autograd_.fallback(torch::CppFunction::makeFallthrough());
 #endif
   }
 
@@ -145,11 +145,11 @@ class Registration {
   std::set<std::string> own_;  ///< names
   torch::Library aten_{torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__};
   torch::Library others_{torch::Library::IMPL, "_", kKey, __FILE__, __LINE__};
+  torch::Library aten_autograd_{torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1,
+                                __FILE__, __LINE__};
 #if TORCH_VERSION_MAJOR < 2
   torch::Library autograd_{torch::Library::IMPL, "_", c10::DispatchKey::AutogradPrivateUse1,
                            __FILE__, __LINE__};
-  torch::Library aten_autograd_{torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1,
-                                __FILE__, __LINE__};
 #endif
 };
 

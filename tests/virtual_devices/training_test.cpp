@@ -105,6 +105,60 @@ TEST(Training, OfAnOddModelGivesTheLossesOfTheCpu) {
   EXPECT_TRUE(on_device[0].allclose(on_cpu[0], 1e-5, 1e-6)) << on_device[0] << on_cpu[0];
 }
 
+// All parameters' gradients after a pass over a series.
+template <typename Net>
+std::vector<Tensor> recurrent_gradients(Net net, torch::Device on) {
+  torch::manual_seed(1);
+  for (Tensor& parameter : net->parameters()) parameter.data().uniform_(-0.5, 0.5);
+  net->to(on);
+  const auto [y, state] = net(torch::randn({5, 3, 4}).to(on));
+  y.pow(2).sum().backward();
+  std::vector<Tensor> all = {y.detach().cpu()};
+  for (const Tensor& parameter : net->parameters()) all.push_back(parameter.grad().cpu());
+  return all;
+}
+
+TEST(Training, OfRecurrentNetsGivesTheGradientsOfTheCpu) {
+  const auto expect_close = [](const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].allclose(b[i], 1e-4, 1e-5)) << i;
+  };
+  const nn::LSTMOptions lstm = nn::LSTMOptions(4, 6).num_layers(2);
+  expect_close(recurrent_gradients(nn::LSTM(lstm), device(0)),
+               recurrent_gradients(nn::LSTM(lstm), torch::kCPU));
+  for (const bool bias : {true, false}) {
+    const nn::GRUOptions gru = nn::GRUOptions(4, 6).bias(bias);
+    expect_close(recurrent_gradients(nn::GRU(gru), device(0)),
+                 recurrent_gradients(nn::GRU(gru), torch::kCPU));
+  }
+}
+
+// LibTorch 2 calls these cells; what they are made of is LibTorch's on the CPU.
+TEST(Training, ByFusedRecurrentCellsFollowsTheirDefinition) {
+  torch::manual_seed(1);
+  const Tensor i = torch::randn({3, 8}), h = torch::randn({3, 8}), c = torch::randn({3, 2});
+  const auto run = [&](torch::Device on, const auto& cell) {
+    std::vector<Tensor> inputs;
+    for (const Tensor& tensor : {i, h, c})
+      inputs.push_back(tensor.to(on).detach().requires_grad_());
+    const auto [hidden, next] = cell(inputs);
+    (hidden.pow(2).sum() + next.pow(3).sum()).backward();
+    std::vector<Tensor> all = {hidden.detach().cpu(), next.detach().cpu()};
+    for (const Tensor& input : inputs) all.push_back(input.grad().cpu());
+    return all;
+  };
+  const auto fused = run(device(1), [](const std::vector<Tensor>& in) {
+    const auto [hidden, next, kept] = at::_thnn_fused_lstm_cell(in[0], in[1], in[2], {}, {});
+    return std::pair(hidden, next);
+  });
+  const auto defined = run(torch::kCPU, [](const std::vector<Tensor>& in) {
+    const auto gates = (in[0] + in[1]).chunk(4, 1);
+    const Tensor next = gates[1].sigmoid() * in[2] + gates[0].sigmoid() * gates[2].tanh();
+    return std::pair(gates[3].sigmoid() * next.tanh(), next);
+  });
+  for (size_t k = 0; k < fused.size(); ++k)
+    EXPECT_TRUE(fused[k].allclose(defined[k], 1e-4, 1e-5)) << k;
+}
+
 TEST(Training, OfTransformerLayersGivesTheBitsOfTheCpu) {
   const auto gradients = [](torch::Device on) {
     torch::manual_seed(1);
