@@ -26,7 +26,7 @@ void MemoryAccount::refuse(int64_t bytes, int64_t in_use) const {
   throw OutOfMemory(
       device_, bytes, in_use, limit_,
       fmt::format("{} is out of memory: {} are in use of {}, and {} more were asked for (peak so "
-                  "far: {}); use smaller batches, or give the device more memory",
+                  "far: {})",
                   device_, format_bytes(in_use), format_bytes(limit_), format_bytes(bytes),
                   format_bytes(peak())));
 }

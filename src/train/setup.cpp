@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/agreement.h"
+#include "base/units.h"
 #include "device/allocator.h"
 #include "lockstep/error.h"
 #include "model/models.h"
@@ -83,6 +84,21 @@ std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model
   }
 }
 
+void move_to_device(Model& model, c10::Device device) {
+  int64_t bytes = 0;
+  for (const torch::Tensor& tensor : model.parameters()) bytes += tensor.nbytes();
+  for (const torch::Tensor& tensor : model.buffers()) bytes += tensor.nbytes();
+  try {
+    model.to(device);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(
+        error.device(), error.asked(), error.in_use(), error.limit(),
+        fmt::format("{}; the model's parameters and buffers alone take {}, and training needs "
+                    "gradients as large, and activations: set device.memory to several times that",
+                    error.what(), format_bytes(bytes)));
+  }
+}
+
 collective::Shards shards_for(const Recipe& recipe, int world_size) {
   check_worker_count(recipe, world_size);
   return collective::Shards::even(slices_of(recipe), world_size);
@@ -143,7 +159,7 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
     lacks_weights = start == Start::again && !std::filesystem::exists(recipe.model.weights);
     if (!lacks_weights) left_weights = load_initial_weights(recipe, *model);
   }
-  model->to(device);
+  move_to_device(*model, device);
   require_same_run(*this, std::move(facts));
 }
 

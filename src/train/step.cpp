@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/range.h"
+#include "base/units.h"
 #include "device/random.h"
 #include "lockstep/error.h"
 #include "parallel/on_host.h"
@@ -32,6 +33,14 @@ constexpr const char* kSmallBatchHint =
 // What gradients are divided by at first; the loss's own weight may be different.
 double items_of(const data::LoadedBatch& batch) {
   return static_cast<double>(std::max<int64_t>(batch.whole_items, 1));
+}
+
+// Says besides how a step could use less.
+OutOfMemory with_advice(const OutOfMemory& error, int64_t step, int64_t samples) {
+  return {error.device(), error.asked(), error.in_use(), error.limit(),
+          fmt::format("{}; this was step {}, in a shard of {}: smaller ones (train.batch, "
+                      "train.shards) or a shard in pieces (train.accumulate) need less",
+                      error.what(), step, plural(samples, "sample"))};
 }
 
 std::span<float> floats_of(const torch::Tensor& tensor) {
@@ -75,7 +84,14 @@ Step::Step(const Recipe& recipe, StepParts parts)
 Totals Step::run(const data::LoadedBatch& batch, int64_t step, observe::SpanTimes& spans) {
   replica_.check_model();
   replica_.notice_loaded_weights();
-  for (int pass = 0; pass < replica_.passes(); ++pass) run_shard(pass, batch, step, spans);
+  for (int pass = 0; pass < replica_.passes(); ++pass) {
+    try {
+      run_shard(pass, batch, step, spans);
+    } catch (const OutOfMemory& error) {
+      const Range shard = slice(batch.whole, replica_.shards(), replica_.shard(pass));
+      throw with_advice(error, step, shard.size());
+    }
+  }
   {
     ScopedSpan span(spans, Span::exchange);
     const collective::Pending sums = sums_.start();

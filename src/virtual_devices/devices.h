@@ -20,6 +20,7 @@ class Devices {
   static Devices& get();
 
   void make(const VirtualDeviceOptions& options);
+  void unmake() { *this = Devices(); }
   int count() const { return static_cast<int>(accounts_.size()); }
   MemoryAccount& account(c10::DeviceIndex index) { return *accounts_[static_cast<size_t>(index)]; }
   /// Throws BadInput if there is no such device.

@@ -51,12 +51,18 @@ TEST_F(Devices, GoOnWithARunFromItsCheckpoint) {
   EXPECT_EQ(digest("part", {"--device", "virtual", "--resume", "--workers", "2"}), whole);
 }
 
-TEST_F(Devices, WithTooLittleMemorySayWhatTheyHave) {
-  const CommandResult outcome =
-      train("little", {"--device", "virtual", "--device-memory", "100KiB"});
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("virtual:0 is out of memory"), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find("of 100 KiB"), std::string::npos) << outcome.err;
+TEST_F(Devices, WithTooLittleMemorySayWhatTheyHaveAndWhatNeedsLess) {
+  const auto expect_failure = [&](const std::string& memory, const Words& parts) {
+    const CommandResult outcome = train(
+        memory, {"--device", "virtual", "--device-memory", memory, "--set", "train.shards=1"});
+    EXPECT_EQ(outcome.exit_code, 1);
+    for (const std::string& part : parts)
+      EXPECT_NE(outcome.err.find(part), std::string::npos) << part << ": " << outcome.err;
+  };
+  expect_failure("100KiB", {"virtual:0 is out of memory", "of 100 KiB",
+                            "parameters and buffers alone take 1.0 MiB"});
+  expect_failure("5MiB",
+                 {"of 5.0 MiB", "this was step 0, in a shard of 12 samples", "train.accumulate"});
 }
 
 TEST_F(Devices, ThatCannotBeHadAreRefused) {

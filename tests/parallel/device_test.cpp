@@ -15,8 +15,10 @@ using torch::Tensor;
 
 enum class On { cpu, devices };
 
+// Before the first backward pass of any test.
+[[maybe_unused]] const int devices = (make_virtual_devices({.count = 4}), virtual_device_count());
+
 torch::Device device_of(On on, int rank) {
-  make_virtual_devices({.count = 4});
   return on == On::cpu ? torch::Device(torch::kCPU) : virtual_device(rank);
 }
 

@@ -210,6 +210,7 @@ TEST(Tensors, OverTheHostsMemoryAreRefused) {
 }
 
 TEST(HostDeathTest, SaysWhyItMustNotUseADevicesAddress) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
   const Tensor x = torch::ones({2}, device(0));
   EXPECT_DEATH(std::printf("%f\n", static_cast<double>(*x.data_ptr<float>())),
                "data_ptr.. of a tensor on a virtual device");

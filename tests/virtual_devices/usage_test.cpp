@@ -1,7 +1,9 @@
-// The usage example of lockstep/virtual_device.h, in a process of its own: devices are made once.
+// The usage example of lockstep/virtual_device.h, in a process of its own each: devices are made
+// once.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "lockstep/error.h"
 #include "lockstep/virtual_device.h"
 
 namespace {
@@ -25,6 +27,22 @@ void use_a_device() {
 TEST(UsageDeathTest, OfADeviceCountsWhatAModelAndItsGradientsUse) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(use_a_device(), testing::ExitedWithCode(0), "");
+}
+
+void make_devices_late() {
+  torch::ones({1}).requires_grad_().sum().backward();
+  try {
+    lockstep::make_virtual_devices({.count = 2});
+  } catch (const lockstep::BadInput& error) {
+    std::fputs(error.what(), stderr);
+    std::exit(lockstep::virtual_device_count() == 0 ? 0 : 1);
+  }
+  std::exit(2);
+}
+
+TEST(UsageDeathTest, OfDevicesBeginsBeforeTheFirstBackwardPass) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(make_devices_late(), testing::ExitedWithCode(0), "after the first backward pass");
 }
 
 }  // namespace
