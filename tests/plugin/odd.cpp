@@ -37,6 +37,24 @@ class Numbers : public Dataset {
   Fields fields_{{{"x", Type::f32, {1}}}, {{"y", Type::f32, {1}}}};
 };
 
+// Rows with a label of two classes.
+class Labels : public Dataset {
+ public:
+  explicit Labels(std::string fault) : fault_(std::move(fault)) {}
+
+  int64_t size() const override { return 100; }
+  const Fields& fields() const override { return fields_; }
+  void write(int64_t index, const Sample& to) const override {
+    const bool is_wrong = index == 77;
+    to.as<float>(0)[0] = is_wrong && fault_ == "nan" ? std::numeric_limits<float>::quiet_NaN() : 1;
+    to.as<int64_t>(1)[0] = is_wrong && fault_ == "beyond" ? 2 : index % 2;
+  }
+
+ private:
+  std::string fault_;
+  Fields fields_{{{"x", Type::f32, {1}}}, {{"label", Type::i64, {}, {"even", "odd"}}}};
+};
+
 class OddObjective : public Objective {
  public:
   explicit OddObjective(std::string fault) : fault_(std::move(fault)) {}
@@ -122,6 +140,9 @@ LOCKSTEP_PLUGIN(registry) {
   registry.add_dataset("numbers", "128 numbers; option: fault", [](const DatasetOptions& options) {
     const std::string fault = options.options.text("fault", "");
     return Splits{std::make_shared<Numbers>(fault), std::make_shared<Numbers>("")};
+  });
+  registry.add_dataset("labels", "100 rows; option: fault", [](const DatasetOptions& options) {
+    return Splits{std::make_shared<Labels>(options.options.text("fault", "")), nullptr};
   });
   registry.add_objective("odd", "squares; option: fault",
                          [](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {

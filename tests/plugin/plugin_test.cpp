@@ -288,6 +288,23 @@ TEST_F(Plugin, DataSetIsCheckedByDataCheck) {
       "page 7 is torn out"));
 }
 
+TEST_F(Plugin, ValuesThatItsDataSetDidNotDeclareAreNamedByDataCheck) {
+  const auto check = [](const std::string& fault) {
+    return Words{"data",         "check", "labels",                      "--load",
+                 library("odd"), "--set", "data.options.fault=" + fault};
+  };
+  EXPECT_EQ(lockstep_command(check("none")).exit_code, 0);
+  EXPECT_TRUE(refuses(check("nan"), "sample 77 cannot be read: field 'x' has nan"));
+  EXPECT_TRUE(refuses(check("beyond"),
+                      "sample 77 cannot be read: field 'label' has the class 2 at element 0, but "
+                      "declares 2 categories"));
+}
+
+TEST_F(Plugin, LabelBeyondTheClassesEndsTheRunWhateverTheObjective) {
+  EXPECT_TRUE(refuses(odd({"--set", "data.name=labels", "--set", "data.options.fault=beyond"}),
+                      "sample 77 cannot be read: field 'label' has the class 2"));
+}
+
 TEST_F(Plugin, CodeThatChangedBeforeAResumeIsMentioned) {
   std::filesystem::copy_file(library("odd"), folder_ / "libmine.so");
   const auto words = [&](const Words& more) {
