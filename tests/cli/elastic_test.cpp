@@ -116,7 +116,10 @@ TEST_F(Elastic, RunsStopByCtrlCWithACheckpointAndCanBeResumed) {
   kill(child.pid(), SIGINT);
   const CommandResult stopped = child.wait();
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
-  EXPECT_NE(stopped.err.find("lockstep train --resume --out"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("lockstep train --resume --out " + run("run") +
+                             " --workers 2 --elastic\n"),
+            std::string::npos)
+      << stopped.err;
   EXPECT_EQ(digest(lockstep_command({"train", "--resume", "--elastic", "--workers", "3", "--json",
                                      "--out", run("run")})),
             undisturbed);
