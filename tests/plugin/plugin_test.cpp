@@ -170,6 +170,9 @@ TEST_F(Plugin, ModelOrObjectiveThatThrowsIsNamedWithTheStep) {
   const std::string loss = message("objective.options.fault=throws");
   EXPECT_TRUE(has(loss, "the objective's loss() threw an exception in step 0 (")) << loss;
   EXPECT_TRUE(has(loss, "no loss today")) << loss;
+  EXPECT_TRUE(refuses(odd({"--set", "model.options.fault=asks"}),
+                      "the model's forward() in step 0 (for 2 samples): no tensor 'wave'; there "
+                      "are: x"));
 }
 
 TEST_F(Plugin, ModelThatWouldDependOnTheNumberOfWorkersIsRefused) {
