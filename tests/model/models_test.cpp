@@ -161,6 +161,13 @@ TEST(Model, RefusesOptionsThatItDoesNotKnow) {
   expect_bad_input([&] { make_model(options, 1); }, {"resnet20", "zero_gama", "zero_gamma"});
 }
 
+TEST(Model, SaysThatItIsTheObjectiveThatExpectsSeveralOutputs) {
+  ModelOptions options = model_options("mlp", {4});
+  options.outputs = {{"side", Type::f32, {}}, {"distance", Type::f32, {}}};
+  expect_bad_input([&] { make_model(options, 1); },
+                   {"'mlp': has one output, but the objective expects 2: 'side', 'distance'"});
+}
+
 TEST(Model, RefusesSamplesThatAreNoImages) {
   EXPECT_NE(message_of<BadInput>([] { some_model("convnet", {30, 4}); }).find("30 x 4"),
             std::string::npos);
