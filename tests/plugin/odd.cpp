@@ -135,6 +135,37 @@ class OddModel : public Model {
   torch::Tensor frozen_, calls_, mean_, seen_;
 };
 
+// Two outputs: scores of three kinds, and a number.
+class TwoOutputs : public Objective {
+ public:
+  std::vector<Field> outputs() const override {
+    return {{"kind", Type::f32, {3}, {"ant", "bee", "cat"}}, {"size", Type::f32, {}}};
+  }
+  Loss loss(const Tensors& outputs, const Batch& batch) override {
+    return {outputs["kind"].square().sum() + outputs["size"].sum(),
+            static_cast<double>(batch.items)};
+  }
+};
+
+// Says that every x is a bee of size x, whatever it learns. Its outputs come in another order than
+// the objective's, with one that is not asked for; `idle` is never used.
+class TwoHeads : public Model {
+ public:
+  TwoHeads()
+      : idle_(register_parameter("idle", torch::ones({1}))),
+        used_(register_parameter("used", torch::ones({1}))) {}
+
+  Tensors forward(const Tensors& inputs) override {
+    const torch::Tensor x = inputs.only();
+    const torch::Tensor nothing = used_ * 0;
+    const torch::Tensor kind = torch::tensor({{-1.F, 5.F, 0.F}}).repeat({x.size(0), 1}) + nothing;
+    return {{"size", (x + nothing).squeeze(1)}, {"spare", x}, {"kind", kind}};
+  }
+
+ private:
+  torch::Tensor idle_, used_;
+};
+
 }  // namespace
 
 LOCKSTEP_PLUGIN(registry) {
@@ -149,6 +180,13 @@ LOCKSTEP_PLUGIN(registry) {
                          [](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {
                            return std::make_unique<OddObjective>(options.options.text("fault", ""));
                          });
+  registry.add_objective("two", "a kind and a size",
+                         [](const ObjectiveOptions&) -> std::unique_ptr<Objective> {
+                           return std::make_unique<TwoOutputs>();
+                         });
+  registry.add_model(
+      "two", "two outputs, and a parameter that is never used",
+      [](const ModelOptions&) -> std::shared_ptr<Model> { return std::make_shared<TwoHeads>(); });
   registry.add_model("odd", "buffers of every kind; option: fault",
                      [](const ModelOptions& options) -> std::shared_ptr<Model> {
                        return std::make_shared<OddModel>(options.options.text("fault", ""));
