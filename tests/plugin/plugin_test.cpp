@@ -333,6 +333,22 @@ TEST_F(Plugin, ModelWithSeveralOutputsPredictsThemByTheirNames) {
   EXPECT_EQ(outputs["kind"]["scores"], (std::vector<float>{-1, 5, 0}));
 }
 
+TEST_F(Plugin, ParameterThatNeverGetsAGradientIsMentionedOnce) {
+  for (const char* workers : {"1", "2"}) {
+    const CommandResult ended = lockstep_command(
+        odd({"--set", "model.name=two", "--set", "objective.name=two", "--workers", workers}));
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    int warnings = 0;
+    for (const auto& event : run::read_events(folder_ / "odd/events.jsonl")) {
+      if (event["event"] != "warning") continue;
+      EXPECT_TRUE(has(event["message"], "no gradient reached parameter idle ")) << event;
+      ++warnings;
+    }
+    EXPECT_EQ(warnings, 1);
+    std::filesystem::remove_all(folder_ / "odd");
+  }
+}
+
 TEST_F(Plugin, CodeThatChangedBeforeAResumeIsMentioned) {
   std::filesystem::copy_file(library("odd"), folder_ / "libmine.so");
   const auto words = [&](const Words& more) {
