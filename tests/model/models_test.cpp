@@ -39,7 +39,8 @@ TEST(Model, EveryOneMapsABatchToOneScorePerClass) {
 TEST(Model, ForSeriesOrVideosSaysWhichSamplesItNeeds) {
   expect_bad_input([] { some_model("convnet1d", {3, 32, 32}); },
                    {"'convnet1d': needs series (steps x features)", "a sample is 3 x 32 x 32"});
-  expect_bad_input([] { some_model("convnet1d", {3, 5}); }, {"at least 4"});
+  expect_bad_input([] { some_model("convnet1d", {3, 5}); },
+                   {"at least 4", "save x.transpose(0, 2, 1)"});
   expect_bad_input([] { some_model("convnet3d", {3, 32, 32}); },
                    {"videos (frames x channels x height x width)"});
   expect_bad_input([] { some_model("convnet3d", {8, 3, 16, 2}); }, {"a sample is 8 x 3 x 16 x 2"});
