@@ -208,12 +208,15 @@ class DistributedDataParallel {
 
   /// Whether the last backward pass completed the step on this worker: gradients are then averaged
   /// over all shards, and it is time for optimizer.step(). A loop with DdpOptions::shards must
-  /// check this; without shards it is true after every backward pass.
+  /// check this: a worker may have several shards of a step, and others fewer, so that an earlier
+  /// optimizer.step() would use gradients of a part of the batch, and models would become
+  /// different. Without shards it is true after every backward pass.
   bool step_complete() const { return sync_.step_complete(); }
 
   /// While the returned scope exists, backward passes only accumulate gradients on this worker; the
   /// first backward pass after it averages the sums. Call forward inside the scope, too. Scopes may
-  /// be nested.
+  /// be nested. Call neither clip_gradient_norm nor optimizer.step() inside: gradients are not
+  /// averaged there, and models of different workers would become different.
   ///
   ///     {
   ///       const auto scope = ddp.no_sync();

@@ -101,6 +101,10 @@ BenchTask task_of(const BenchFlags& flags) {
     throw BadInput("-n {}: expected 1 to 256 workers", *flags.workers);
   if (last < element)
     throw BadInput("-e {}: expected at least an element of {}", flags.last, flags.type);
+  if (task.collective == Collective::barrier) {  // it carries no data
+    task.sizes = {element};
+    return task;
+  }
   for (int64_t size = std::max(element, first / element * element); size <= last;
        size *= flags.factor) {
     task.sizes.push_back(size);
@@ -109,30 +113,56 @@ BenchTask task_of(const BenchFlags& flags) {
   return task;
 }
 
+bool has_data(const BenchFlags& flags) {
+  return collective::parse_collective(flags.operation) != Collective::barrier;
+}
+
+// As nccl-tests calls the operation of collectives that do not reduce.
+std::string redop_of(const BenchFlags& flags) {
+  return collective::reduces(collective::parse_collective(flags.operation)) ? flags.redop : "none";
+}
+
+void print_barrier(const BenchFlags& flags, int world, const BenchmarkResult& result) {
+  if (flags.json) {
+    const nlohmann::ordered_json row = {{"op", flags.operation},
+                                        {"transport", flags.transport},
+                                        {"workers", world},
+                                        {"time_us", result.seconds * 1e6},
+                                        {"wrong", result.wrong}};
+    fmt::print("{}\n", row.dump());
+  } else {
+    fmt::print("#{:>11}\n#{:>11}\n {:>11.2f}\n", "time", "(us)", result.seconds * 1e6);
+  }
+  std::fflush(stdout);
+}
+
 void print_head(const BenchFlags& flags, const Communicator& group) {
+  fmt::print("# {}{}, {} over {}{}\n", flags.operation, has_data(flags) ? " of " + flags.type : "",
+             plural(group.world_size(), "worker"), flags.transport,
+             flags.fresh ? ", buckets written before each collective" : "");
+  if (!has_data(flags)) return;
   fmt::print(
-      "# {} of {}, {} workers over {}{}\n"
       "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>10}\n"
       "#{:>11} {:>11} {:>5} {:>5}  {:<16} {:>10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>10}\n",
-      flags.operation, flags.type, group.world_size(), flags.transport,
-      flags.fresh ? ", buckets written before each collective" : "", "size", "count", "type",
-      "redop", "algorithm", "time", "algbw", "busbw", "limit", "of the", "#wrong", "predicted",
-      "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "limit", "", "(us)");
+      "size", "count", "type", "redop", "algorithm", "time", "algbw", "busbw", "limit", "of the",
+      "#wrong", "predicted", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)",
+      "limit", "", "(us)");
 }
 
 void print_row(const BenchFlags& flags, const BenchTask& task, const std::string& algorithm,
                int64_t bytes, int world, const BenchmarkResult& result,
                std::optional<double> predicted) {
+  if (task.collective == Collective::barrier) return print_barrier(flags, world, result);
   const double bandwidth = static_cast<double>(bytes) / result.seconds * 1e-9;
   const double limit = static_cast<double>(bytes) / result.limit_seconds * 1e-9;
   const double bus = bandwidth * bus_factor(task.collective, world);
   const int64_t count = bytes / static_cast<int64_t>(bytes_of(parse_type(flags.type)));
   if (flags.json) {
     nlohmann::ordered_json row = {
-        {"op", flags.operation},  {"algorithm", algorithm}, {"transport", flags.transport},
-        {"workers", world},       {"bytes", bytes},         {"count", count},
-        {"type", flags.type},     {"redop", flags.redop},   {"time_us", result.seconds * 1e6},
-        {"algbw_gbs", bandwidth}, {"busbw_gbs", bus},       {"limit_gbs", limit},
+        {"op", flags.operation},  {"algorithm", algorithm},   {"transport", flags.transport},
+        {"workers", world},       {"bytes", bytes},           {"count", count},
+        {"type", flags.type},     {"redop", redop_of(flags)}, {"time_us", result.seconds * 1e6},
+        {"algbw_gbs", bandwidth}, {"busbw_gbs", bus},         {"limit_gbs", limit},
         {"wrong", result.wrong}};
     if (predicted) row["predicted_us"] = *predicted * 1e6;
     fmt::print("{}\n", row.dump());
@@ -140,7 +170,7 @@ void print_row(const BenchFlags& flags, const BenchTask& task, const std::string
     fmt::print(
         " {:>11} {:>11} {:>5} {:>5}  {:<16} {:>10.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>7.0f} % "
         "{:>7} {:>10}\n",
-        bytes, count, flags.type, flags.redop, algorithm, result.seconds * 1e6, bandwidth, bus,
+        bytes, count, flags.type, redop_of(flags), algorithm, result.seconds * 1e6, bandwidth, bus,
         limit, 100 * bandwidth / limit, result.wrong,
         predicted ? fmt::format("{:.2f}", *predicted * 1e6) : "-");
   }

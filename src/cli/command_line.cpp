@@ -67,6 +67,28 @@ std::string in_our_words(const std::string& complaint) {
   return complaint;
 }
 
+// The option of a command that was given this value; nullptr if there is none.
+const CLI::Option* option_given(const CLI::App& app, const std::string& name,
+                                const std::string& value) {
+  const CLI::Option* const option = app.get_option_no_throw(name);
+  if (option != nullptr && option->count() > 0 && option->results().back() == value) return option;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (const CLI::Option* const found = option_given(*command, name, value)) return found;
+  return nullptr;
+}
+
+// CLI11 reports a value that is no number as "Could not convert: --latency = 1ms".
+std::string with_expectation(const std::string& complaint, const CLI::App& app) {
+  const size_t colon = complaint.find(": ");
+  const size_t equals = complaint.find(" = ");
+  if (colon == std::string::npos || equals == std::string::npos || equals < colon) return complaint;
+  const std::string name = complaint.substr(colon + 2, equals - colon - 2);
+  const std::string value = complaint.substr(equals + 3);
+  const CLI::Option* const option = option_given(app, name, value);
+  return fmt::format("{} {}: expected a number{}", name, value,
+                     option == nullptr ? "" : "; " + name + " is: " + option->get_description());
+}
+
 // CLI11 2.6 would fold texts, also the examples below them.
 template <typename Formatter>
 void keep_lines(Formatter& formatter) {
@@ -130,6 +152,8 @@ int run(int argc, char** argv) {
     return app.exit(asked_for_help);
   } catch (const CLI::ArgumentMismatch& error) {
     throw BadInput("{}", in_our_words(error.what()));
+  } catch (const CLI::ConversionError& error) {
+    throw BadInput("{}", with_expectation(error.what(), app));
   } catch (const CLI::ParseError& error) {
     throw BadInput("{}", error.what());
   }

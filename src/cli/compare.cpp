@@ -90,11 +90,12 @@ class CompareCommand final : public Command {
     app().add_option("RUN_B", flags_.b, "another run's folder")->required();
     app().add_flag("--json", flags_.json, "print the comparison as one JSON object");
     app().footer(
-        "Prints the recipe keys, data and versions that differ, and the first step at which "
-        "tensors\n"
-        "differ (runs log digests every log.digest_every_steps steps). The exit code is 0 if "
-        "nothing\n"
-        "that both runs logged differs, and 1 otherwise.\n\n"
+        "Prints the recipe keys, data and versions that differ, with the values of RUN_A (A) and "
+        "RUN_B (B),\n"
+        "and the first step at which tensors differ (runs log digests every "
+        "log.digest_every_steps\n"
+        "steps). The exit code is 0 if nothing that both runs logged differs, and 1 "
+        "otherwise.\n\n"
         "Example:\n"
         "  lockstep compare runs/monday runs/tuesday");
   }

@@ -49,10 +49,12 @@ void print(const run::Json& result) {
   std::vector<std::pair<std::string, std::string>> lines = {{"loss", format_loss(result["loss"])}};
   for (auto& figure : observe::describe_figures(result, result["metrics"], "", 2))
     lines.push_back(std::move(figure));
-  lines.emplace_back(
-      "samples", fmt::format("{} of {} ({} split), {} samples/s", format_count(samples),
-                             result["data"].get<std::string>(), result["split"].get<std::string>(),
-                             format_count(static_cast<int64_t>(speed))));
+  const auto split = result["split"].get<std::string>();
+  lines.emplace_back("samples",
+                     fmt::format("{} of {} ({}), {} samples/s", format_count(samples),
+                                 result["data"].get<std::string>(),
+                                 split == "all" ? "all: they have no test split" : split + " split",
+                                 format_count(static_cast<int64_t>(speed))));
   lines.emplace_back("model", result["model"].get<std::string>());
   print_lines(lines);
 }
@@ -70,7 +72,8 @@ class EvaluateCommand final : public Command {
                     "a data set of `lockstep list datasets` (default: the model's own)")
         ->type_name("NAME");
     app()
-        .add_option("--split", flags_.split, "test (default), validation or train")
+        .add_option("--split", flags_.split,
+                    "test (default; all samples of other data without one), validation or train")
         ->type_name("SPLIT");
     app()
         .add_option("--set", flags_.settings,

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/settings.h"
 #include "cli/tell.h"
+#include "data/dataset.h"
 #include "job/inference.h"
 #include "lockstep/error.h"
 
@@ -31,6 +32,35 @@ struct PredictFlags {
 const std::vector<std::string>* classes_of(const std::vector<Field>& targets) {
   const bool classes = targets.size() == 1 && targets[0].shape.empty();
   return classes && !targets[0].categories.empty() ? &targets[0].categories : nullptr;
+}
+
+// One of several outputs of a model, for one sample.
+struct Output {
+  const Field& field;
+  std::span<const float> values;
+  const std::vector<std::string>* classes;  ///< if the values are their scores
+};
+
+// The categories that an output's values are the scores of: its own, or those of its target.
+const std::vector<std::string>* scored_classes(const Field& output, size_t count,
+                                               const std::vector<Field>& targets) {
+  if (!output.categories.empty() && output.categories.size() == count) return &output.categories;
+  for (const Field& target : targets)
+    if (target.name == output.name && !target.categories.empty() &&
+        target.categories.size() == count)
+      return &target.categories;
+  return nullptr;
+}
+
+std::vector<Output> outputs_in(std::span<const float> row, const std::vector<Field>& fields,
+                               const std::vector<Field>& targets) {
+  std::vector<Output> outputs;
+  for (const Field& field : fields) {
+    const auto count = static_cast<size_t>(data::elements(field.shape));
+    outputs.push_back({field, row.first(count), scored_classes(field, count, targets)});
+    row = row.subspan(count);
+  }
+  return outputs;
 }
 
 // The numbers of the classes with the highest probabilities, highest first.
@@ -55,8 +85,14 @@ class Printer {
       const auto row = predicted.values.subspan(static_cast<size_t>(i) * width, width);
       const std::string name = of.inputs.name(predicted.first + i);
       const auto* const classes = classes_of(of.targets);
+      if (predicted.outputs.size() > 1) {
+        const std::vector<Output> outputs = outputs_in(row, predicted.outputs, of.targets);
+        fmt::print("{}\n", flags_.json ? json_of(name, outputs).dump()
+                                       : start_of_line(name, of.inputs) + text_of(outputs));
+        continue;
+      }
       fmt::print("{}\n", flags_.json ? json_of(name, row, classes).dump()
-                                     : line_of(name, row, classes, of.inputs));
+                                     : start_of_line(name, of.inputs) + text_of(row, classes));
     }
     samples_ += predicted.rows;
   }
@@ -84,12 +120,43 @@ class Printer {
     return json;
   }
 
-  std::string line_of(const std::string& name, std::span<const float> row,
-                      const std::vector<std::string>* classes, const data::InputFiles& inputs) {
+  static Json json_of(const std::string& name, const std::vector<Output>& outputs) {
+    Json json = {{"input", name}, {"outputs", Json::object()}};
+    for (const Output& output : outputs) {
+      const std::vector<float> values(output.values.begin(), output.values.end());
+      Json& named = json["outputs"][output.field.name];
+      if (output.classes == nullptr) {
+        named = values;
+        continue;
+      }
+      const size_t best = best_of(output.values, 1)[0];
+      named = {{"class", (*output.classes)[best]}, {"label", best}, {"scores", values}};
+    }
+    return json;
+  }
+
+  std::string start_of_line(const std::string& name, const data::InputFiles& inputs) {
     if (name_width_ == 0)
       for (int64_t i = 0; i < inputs.size(); ++i)
         name_width_ = std::max(name_width_, inputs.name(i).size());
-    std::string line = fmt::format("{:<{}}", name, name_width_);
+    return fmt::format("{:<{}}", name, name_width_);
+  }
+
+  // "  kind: cat  size: 0.31".
+  static std::string text_of(const std::vector<Output>& outputs) {
+    std::string text;
+    for (const Output& output : outputs) {
+      text += fmt::format("  {}:", output.field.name);
+      if (output.classes != nullptr)
+        text += " " + (*output.classes)[best_of(output.values, 1)[0]];
+      else
+        for (const float value : output.values) text += fmt::format(" {:.6g}", value);
+    }
+    return text;
+  }
+
+  std::string text_of(std::span<const float> row, const std::vector<std::string>* classes) const {
+    std::string line;
     if (classes == nullptr)
       for (const float value : row) line += fmt::format("  {:.6g}", value);
     else
@@ -140,7 +207,7 @@ class PredictCommand final : public Command {
         "Images must have the size that the model was trained on, unless it was trained with\n"
         "data.options.image_size, which scales them. Models of classes print probabilities, "
         "others\n"
-        "their outputs.\n"
+        "their outputs, by their names if there are several.\n"
         "Examples:\n"
         "  lockstep predict runs/mine cat.png dog.jpg --top 3\n"
         "  lockstep predict runs/mine x.npy --json");

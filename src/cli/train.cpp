@@ -75,16 +75,18 @@ int TrainCommand::run() {
     return 0;
   }
   check_flags(flags_);
+  const std::string repeated =
+      job::flags_to_repeat(flags_.plugins, flags_.placement, flags_.elastic);
   const bool goes_on = flags_.resume && !asked.is_longer;
   if (const auto finished = goes_on ? run::outcome_of(*flags_.out) : std::nullopt;
       finished && finished->kind == run::Outcome::Kind::ended) {
     if (!writes) return 0;
     tell(fmt::format("{} is already finished", *flags_.out));
-    show_result(*finished, format, flags_.plugins);
+    show_result(*finished, format, repeated);
     return 0;
   }
   const job::JobResult result = job::run_training(job_from(flags_, std::move(asked)));
-  if (result.outcome) show_result(*result.outcome, format, flags_.plugins);
+  if (result.outcome) show_result(*result.outcome, format, repeated);
   if (result.process == job::JobResult::Process::forked_worker)
     launch::end_worker(result.exit_code);
   return result.exit_code;

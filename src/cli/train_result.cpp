@@ -77,13 +77,13 @@ std::vector<SummaryLine> summary(const Json& end) {
 }  // namespace
 
 void show_result(const run::Outcome& outcome, ResultFormat format,
-                 const std::vector<std::string>& plugins) {
+                 const std::string& repeated_flags) {
   const bool ended = outcome.kind == run::Outcome::Kind::ended;
   if (format == ResultFormat::json)
     fmt::print("{}\n", outcome.event.dump());
   else if (ended)
     print_lines(summary(outcome.event));
-  if (!ended) job::tell_how_to_resume(outcome.event["out"].get<std::string>(), plugins);
+  if (!ended) job::tell_how_to_resume(outcome.event["out"].get<std::string>(), repeated_flags);
 }
 
 }  // namespace lockstep::cli

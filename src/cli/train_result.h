@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "run/outcome.h"
 
@@ -9,8 +8,9 @@ namespace lockstep::cli {
 
 enum class ResultFormat { text, json };
 
-/// Prints the result of a run that has ended or stopped, and how to resume it.
+/// Prints the result of a run that has ended or stopped, and how to resume it; see
+/// job::flags_to_repeat.
 void show_result(const run::Outcome& outcome, ResultFormat format,
-                 const std::vector<std::string>& plugins);
+                 const std::string& repeated_flags);
 
 }  // namespace lockstep::cli

@@ -171,17 +171,30 @@ SampleRoom::SampleRoom(const Fields& fields) : size_(0) {
 
 void write_sample(const Dataset& dataset, int64_t index, int64_t epoch,
                   std::span<const std::span<std::byte>> memory) {
+  write_sample(dataset, index, Sample(dataset.fields(), memory, epoch));
+}
+
+void write_sample(const Dataset& dataset, int64_t index, const Sample& to) {
   try {
-    dataset.write(index, Sample(dataset.fields(), memory, epoch));
+    dataset.write(index, to);
   } catch (const std::bad_alloc&) {
     throw;
+  } catch (const UnreadableSample&) {
+    throw;
   } catch (const std::exception& error) {
-    throw BadInput("data: sample {} cannot be read: {}", index, error.what());
+    throw UnreadableSample("data: sample {} cannot be read: {}", index, error.what());
   } catch (...) {
-    throw BadInput(
+    throw UnreadableSample(
         "data: sample {} cannot be read: it threw an exception that is not a std::exception",
         index);
   }
+}
+
+int64_t items_of(const Dataset& dataset, int64_t index) {
+  const int64_t items = dataset.items(index);
+  if (items < 0)
+    throw UnreadableSample("data: sample {} counts as {} items: expected 0 or more", index, items);
+  return items;
 }
 
 std::vector<int64_t> spread_samples(const Dataset& dataset, int64_t most) {

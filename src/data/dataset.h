@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/dataset.h"
+#include "lockstep/error.h"
 
 namespace lockstep::data {
 
@@ -43,9 +44,21 @@ class SampleRoom {
   std::vector<std::span<std::byte>> memory_;  ///< by field
 };
 
-/// Calls dataset.write; any exception becomes BadInput with the sample's number.
+/// A sample cannot be read. The message has the sample's number in the data set or file.
+class UnreadableSample : public BadInput {
+ public:
+  using BadInput::BadInput;
+};
+
+/// Calls dataset.write; any exception becomes UnreadableSample with the sample's number. Layers
+/// that number samples otherwise than the data set below them read it by this function, so that
+/// messages have the number in the data set, not that in a split.
 void write_sample(const Dataset& dataset, int64_t index, int64_t epoch,
                   std::span<const std::span<std::byte>> memory);
+void write_sample(const Dataset& dataset, int64_t index, const Sample& to);
+
+/// dataset.items(index). Throws UnreadableSample if it is negative.
+int64_t items_of(const Dataset& dataset, int64_t index);
 
 /// Indices of evenly spread samples: all samples, or at most `most` if the data set has more than 2
 /// GiB.

@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "base/element.h"
+#include "data/checked_values.h"
 #include "data/dataset.h"
 #include "lockstep/error.h"
 
@@ -77,7 +79,7 @@ Splits load_dataset(const std::string& name, const Options& options) {
     check_dataset(*split, kind);
     require_alike(splits.train->fields(), split->fields(), kind);
   }
-  return splits;
+  return with_checked_values(std::move(splits), ValueCheck::labels);
 }
 
 std::string with_absolute_path(const std::string& name) {

@@ -21,7 +21,8 @@ struct DatasetRow {
 Table<DatasetRow>& datasets();
 
 /// Loads the data set `name` ("mnist", "npy:DIR"). Throws BadInput for an unknown name, an unknown
-/// option, and splits with different fields.
+/// option, and splits with different fields. Reading a sample with a label beyond the declared
+/// classes throws it too.
 Splits load_dataset(const std::string& name, const Options& options);
 
 /// The name with an absolute path, if its argument is a folder: "npy:DIR".

@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "data/catalog.h"
+#include "data/checked_values.h"
 #include "data/dataset.h"
+#include "data/datasets.h"
 #include "data/download.h"
 #include "data/folder_lock.h"
+#include "data/hold_out.h"
 #include "data/input_file.h"
 #include "data/intake.h"
 #include "data/npm.h"
@@ -92,7 +95,10 @@ Splits check(const DataOptions& options) {
   const std::vector<std::string> named = catalog_names();
   if (std::find(named.begin(), named.end(), options.name) != named.end())
     check_digests(catalog_entry(options.name));
-  Splits splits = load_splits(options);
+  // Below hold_out, so that messages have the sample's number in the data set.
+  Splits splits = hold_out(
+      with_checked_values(load_dataset(options.name, options.options), ValueCheck::everything),
+      options.hold_out);
   for (const Dataset* split : {splits.train.get(), splits.validation.get(), splits.test.get()}) {
     if (split == nullptr) continue;
     const SampleRoom room(split->fields());

@@ -30,7 +30,8 @@ struct FetchOptions {
 /// BadInput.
 std::filesystem::path fetch(const FetchOptions& options);
 
-/// Loads a data set and reads every sample once; for a data set of the catalog, also compares its
+/// Loads a data set and reads every sample once: inputs must be finite, and values of fields with
+/// categories class indices. For a data set of the catalog, also compares its
 /// files with their digests. Throws BadInput with the first wrong file or sample.
 Splits check(const DataOptions& options);
 

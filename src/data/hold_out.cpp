@@ -36,8 +36,10 @@ class Subset final : public DatasetLayer {
       : DatasetLayer(std::move(dataset)), samples_(std::move(samples)) {}
 
   int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
-  int64_t items(int64_t index) const override { return below().items(sample(index)); }
-  void write(int64_t index, const Sample& to) const override { below().write(sample(index), to); }
+  int64_t items(int64_t index) const override { return items_of(below(), sample(index)); }
+  void write(int64_t index, const Sample& to) const override {
+    write_sample(below(), sample(index), to);
+  }
   std::string digest() const override {
     Digest digest(Digest::Kind::sha256);
     digest.add(below().digest());

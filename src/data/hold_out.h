@@ -15,6 +15,8 @@ struct HoldOut {
   double validation_fraction = 0;
   /// The seed that selects the held-out samples.
   int64_t seed = 1;
+
+  bool operator==(const HoldOut&) const = default;
 };
 
 /// Adds the splits that are missing: a fraction of the training samples (at least one, never all)

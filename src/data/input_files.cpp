@@ -67,14 +67,7 @@ class InputFiles::ImageFile final : public File {
 class InputFiles::ArrayFile final : public File {
  public:
   ArrayFile(const fs::path& path, const Field& input, ChannelOrder layout) : array_(path, layout) {
-    if (const Shape& in_file = array_.array().shape(); array_.shape() != input.shape)
-      throw BadInput(
-          "{}: samples are {}{}, but the model was trained on {}{}", path.string(),
-          to_string(in_file),
-          layout == ChannelOrder::channels_last ? " (read as channels_last, as the model's data)"
-                                                : "",
-          to_string(input.shape),
-          in_file.size() + 1 == input.shape.size() ? "; save a single sample as x[None]" : "");
+    if (array_.shape() != input.shape) refuse_shape(path, input.shape);
     if (array_.type() != input.type)
       throw BadInput(
           "{}: is {}, but the model was trained on {}: bytes are scaled to 0..1 and floats are "
@@ -92,6 +85,18 @@ class InputFiles::ArrayFile final : public File {
   void write(int64_t sample, const Sample& to) const override { array_.write(sample, to); }
 
  private:
+  // Both shapes as they are in files: a channels_last model's arrays have channels last.
+  [[noreturn]] void refuse_shape(const fs::path& path, const Shape& trained_on) const {
+    const Shape& in_file = array_.array().shape();
+    const Shape expected = array_.shape_in_file(trained_on);
+    throw BadInput("{}: samples are {}, but the model was trained on {}{}{}", path.string(),
+                   to_string(in_file), to_string(expected),
+                   expected == trained_on ? "" : " (channels_last, as its data)",
+                   in_file.size() + 1 == expected.size() ? "; save a single sample as x[None]"
+                   : in_file == trained_on               ? "; save np.moveaxis(x, -3, -1)"
+                                                         : "");
+  }
+
   const NpyInputs array_;
 };
 
@@ -132,7 +137,11 @@ void InputFiles::add(const fs::path& path, const Options& options) {
 
 void InputFiles::write(int64_t index, const Sample& to) const {
   const auto& [file, sample] = samples_[static_cast<size_t>(index)];
-  file->write(sample, to);
+  try {
+    file->write(sample, to);
+  } catch (const BadInput& error) {  // which has the file's name, and the sample's number in it
+    throw UnreadableSample("{}", error.what());
+  }
 }
 
 std::string InputFiles::name(int64_t index) const {

@@ -97,7 +97,7 @@ class Loader::Pipeline {
     int64_t whole_items = 0;
     for (int64_t i = 0; i < whole; ++i) {
       const int64_t sample = order_[static_cast<size_t>(first + i)];
-      const int64_t items = items_of(sample);
+      const int64_t items = items_of(*dataset_, sample);
       whole_items += items;
       if (i < share.begin || i >= share.end) continue;
       const auto place = static_cast<size_t>(i - share.begin);
@@ -129,13 +129,6 @@ class Loader::Pipeline {
       throw BadInput("data: the data set's fields have changed; they must stay the same");
     fill_epoch_order(order_, options_.order, options_.seed, epoch);
     order_epoch_ = epoch;
-  }
-
-  int64_t items_of(int64_t sample) const {
-    const int64_t items = dataset_->items(sample);
-    if (items < 0)
-      throw BadInput("data: sample {} counts as {} items: expected 0 or more", sample, items);
-    return items;
   }
 
   void write(int64_t epoch, int64_t sample, size_t place, BatchBuffer& buffer) {

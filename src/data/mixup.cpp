@@ -80,8 +80,8 @@ class MixedUp final : public DatasetLayer {
     const SampleRoom other_room(plain);
     const Sample own(plain, own_room.memory(), to.epoch());
     const Sample other(plain, other_room.memory(), to.epoch());
-    below().write(index, own);
-    below().write(mix.partner, other);
+    write_sample(below(), index, own);
+    write_sample(below(), mix.partner, other);
     for (size_t i = 0; i < plain.count(); ++i) {
       if (is_label(plain[i])) {
         const std::span<float> probabilities = to.as<float>(i);

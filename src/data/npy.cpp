@@ -145,14 +145,14 @@ void NpyArray::write(int64_t sample, std::span<uint8_t> to) const {
 }
 
 std::vector<int64_t> NpyArray::labels() const {
+  if (elements(shape_) != 1)
+    throw BadInput(
+        "{}: shape ({} x {}): expected one label per sample; save y.argmax(1) if the labels are "
+        "one-hot",
+        path_.string(), samples_, to_string(shape_));
   if (!has_whole_numbers())
     throw BadInput("{}: dtype '{}': expected whole numbers; save y.astype('int64')", path_.string(),
                    type_->name);
-  if (elements(shape_) != 1)
-    throw BadInput(
-        "{}: shape ({} x {}): expected one label per sample; save y.ravel(), or "
-        "np.argmax(y, axis=1) if the labels are one-hot",
-        path_.string(), samples_, to_string(shape_));
   std::vector<int64_t> labels(static_cast<size_t>(samples_));
   for (int64_t i = 0; i < samples_; ++i) {
     const std::optional<int64_t> label = type_->to_label(place(i));

@@ -21,8 +21,8 @@ void channels_to_front(std::span<const T> from, const Shape& shape, std::span<T>
         to[start + c * pixels + p] = from[start + p * channels + c];
 }
 
-bool has_channels_last(const NpyArray& x, ChannelOrder layout) {
-  return layout == ChannelOrder::channels_last && (x.shape().size() == 3 || x.shape().size() == 4);
+bool has_channels_last(const Shape& shape, ChannelOrder layout) {
+  return layout == ChannelOrder::channels_last && (shape.size() == 3 || shape.size() == 4);
 }
 
 Shape shape_of(const NpyArray& x, bool moves_channels) {
@@ -42,8 +42,16 @@ ChannelOrder layout_from(const Options& options) {
 
 NpyInputs::NpyInputs(const std::filesystem::path& path, ChannelOrder layout)
     : x_(path),
-      moves_channels_(has_channels_last(x_, layout)),
+      layout_(layout),
+      moves_channels_(has_channels_last(x_.shape(), layout)),
       shape_(shape_of(x_, moves_channels_)) {}
+
+Shape NpyInputs::shape_in_file(const Shape& shape) const {
+  Shape in_file = shape;
+  if (has_channels_last(shape, layout_))
+    std::rotate(in_file.end() - 3, in_file.end() - 2, in_file.end());
+  return in_file;
+}
 
 void NpyInputs::write(int64_t index, const Sample& to) const {
   if (x_.has_bytes())

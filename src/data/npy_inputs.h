@@ -26,6 +26,8 @@ class NpyInputs {
   Type type() const { return x_.has_bytes() ? Type::u8 : Type::f32; }
   /// Of a sample.
   const Shape& shape() const { return shape_; }
+  /// The shape that a sample of shape `shape` has in a file with the same order of channels.
+  Shape shape_in_file(const Shape& shape) const;
   /// Writes a sample to field 0.
   void write(int64_t index, const Sample& to) const;
 
@@ -34,6 +36,7 @@ class NpyInputs {
   void write_as(int64_t index, std::span<T> to) const;
 
   const NpyArray x_;
+  const ChannelOrder layout_;
   const bool moves_channels_;
   const Shape shape_;
 };

@@ -59,7 +59,7 @@ class Relabelled final : public DatasetLayer {
     for (size_t i = 0; i < numbers_.size(); ++i) {
       if (numbers_[i].empty()) continue;
       for (int64_t& label : to.as<int64_t>(fields_.inputs.size() + i))
-        label = numbers_[i].at(static_cast<size_t>(label));
+        if (label >= 0) label = numbers_[i].at(static_cast<size_t>(label));
     }
   }
 

@@ -44,6 +44,7 @@ class Trainer {
 
 // By EvaluateJob::Split.
 constexpr std::array kSplitNames = {"train", "validation", "test"};
+constexpr const char* kAllSamples = "all";
 
 // Whether both are of one name, whatever slashes end their paths.
 bool same_data(std::string a, std::string b) {
@@ -62,14 +63,43 @@ data::DataOptions data_of(const EvaluateJob& job, const run::ModelDescription& a
   return recipe.data;
 }
 
+// What is evaluated.
+struct Evaluated {
+  Splits splits;  ///< `test` is nullptr if the data have none and all samples are evaluated
+  bool is_own;    ///< the data that the model was trained on
+};
+
+// Whether the data are the model's own under another name. Division needs three samples at most.
+bool is_own_by_contents(const Splits& undivided, const run::ModelDescription& about) {
+  return !about.data_sha256.empty() && undivided.train->size() >= 3 &&
+         data::digest_of(data::hold_out(undivided, about.hold_out)) == about.data_sha256;
+}
+
+// The model's own data are divided as they were for the training; of others nothing is held out,
+// unless the caller asks for it.
+Evaluated load_evaluated(const data::DataOptions& asked, const run::ModelDescription& about) {
+  if (same_data(asked.name, about.data))
+    return {data::load_splits(asked), !about.data_sha256.empty()};
+  const Splits undivided = data::load_dataset(asked.name, asked.options);
+  if (asked.hold_out != data::HoldOut()) return {data::hold_out(undivided, asked.hold_out), false};
+  if (!undivided.test && is_own_by_contents(undivided, about))
+    return {data::hold_out(undivided, about.hold_out), false};
+  return {undivided, false};
+}
+
 std::shared_ptr<const Dataset> split_of(const Splits& splits, EvaluateJob::Split wanted) {
   if (wanted == EvaluateJob::Split::train) return splits.train;
-  if (wanted == EvaluateJob::Split::test) return splits.test;
+  if (wanted == EvaluateJob::Split::test) return splits.test ? splits.test : splits.train;
   if (!splits.validation)
     throw BadInput(
         "the data have no validation split; evaluate the test split, or data with a validation "
         "split of their own");
   return splits.validation;
+}
+
+const char* name_of(EvaluateJob::Split split, const Splits& splits) {
+  if (split == EvaluateJob::Split::test && !splits.test) return kAllSamples;
+  return kSplitNames[static_cast<size_t>(split)];
 }
 
 }  // namespace
@@ -78,16 +108,15 @@ run::Json evaluate(const EvaluateJob& job) {
   Trainer trainer(job.plugins);
   const run::ModelFile model = run::open_model(job.model);
   const data::DataOptions asked = data_of(job, model.about);
-  const Splits splits = data::load_splits(asked);
-  const bool is_own = same_data(asked.name, model.about.data) && !model.about.data_sha256.empty();
-  auto digest = std::async(std::launch::async,
-                           [&] { return is_own ? data::digest_of(splits) : std::string(); });
+  const auto [splits, is_own] = load_evaluated(asked, model.about);
+  auto digest = std::async(std::launch::async, [&, &splits = splits, is_own = is_own] {
+    return is_own ? data::digest_of(splits) : std::string();
+  });
   const auto dataset = data::relabelled(split_of(splits, job.split), model.about.fields);
   const train::TrainerLibrary& library = trainer.get_for(model);
   const Stopwatch stopwatch;
-  run::Json result = {{"model", model.path.string()},
-                      {"data", asked.name},
-                      {"split", kSplitNames[static_cast<size_t>(job.split)]}};
+  run::Json result = {
+      {"model", model.path.string()}, {"data", asked.name}, {"split", name_of(job.split, splits)}};
   result.update(library.evaluate_model(model, dataset));
   result["seconds"] = stopwatch.seconds();
   if (is_own && digest.get() != model.about.data_sha256)

@@ -15,7 +15,8 @@ namespace lockstep::job {
 struct EvaluateJob {
   std::filesystem::path model;  ///< a run's folder, or a file
   /// The data set; empty: the one that the model was trained on, divided as it was then. One of the
-  /// same kind ("npy:...") has the same options.
+  /// same kind ("npy:...") has the same options. Of other data without a test split all samples are
+  /// evaluated.
   std::string data = {};
   /// Changes the recipe's [data].
   std::function<void(Recipe&)> change = {};
@@ -23,8 +24,8 @@ struct EvaluateJob {
   std::vector<std::string> plugins = {};
 };
 
-/// Loss and metrics as evaluate_model returns them, with "model" (the file), "data", "split" and
-/// "seconds".
+/// Loss and metrics as evaluate_model returns them, with "model" (the file), "data", "split"
+/// ("all" if other data than the model's own have no test split) and "seconds".
 /// Throws BadInput.
 run::Json evaluate(const EvaluateJob& job);
 

@@ -42,7 +42,9 @@ struct PreparedJob {
 };
 
 void tell_failure(const PreparedJob& ready, const std::string& message) {
-  job::tell_failure(ready.folder->path(), message, ready.job.plugins);
+  const TrainingJob& job = ready.job;
+  job::tell_failure(ready.folder->path(), message,
+                    flags_to_repeat(job.plugins, job.placement, job.elastic));
 }
 
 ElasticJob elastic_job(const TrainingJob& job) {
@@ -177,6 +179,7 @@ Role start_workers(const PreparedJob& ready) {
   if (const launch::Ending* const failure = launch::first_failure(started.endings)) {
     tell(failure->text());
     tell_failure(ready, failure->text());
+    if (failure->was_killed()) tell("with --elastic, the other workers go on when one is lost");
   }
   JobResult result{launch::exit_code_of(started.endings)};
   if (result.exit_code == 0 && first == 0 && !came_to_something(ready)) {
@@ -283,17 +286,31 @@ JobResult run_training(TrainingJob job) {
   }
 }
 
-void tell_how_to_resume(const std::string& out, const std::vector<std::string>& plugins) {
-  std::string load;
-  for (const std::string& plugin : plugins) load += fmt::format(" --load {}", plugin);
-  std::fputs(fmt::format("resume with:  lockstep train --resume --out {}{}\n", out, load).c_str(),
+std::string flags_to_repeat(const std::vector<std::string>& plugins,
+                            const launch::PlacementFlags& placement, const ElasticFlags& elastic) {
+  std::string flags;
+  for (const std::string& plugin : plugins) flags += fmt::format(" --load {}", plugin);
+  if (placement.workers() > 1 || elastic.on)
+    flags += fmt::format(" --workers {}", placement.workers());
+  if (elastic.on) flags += " --elastic";
+  return flags;
+}
+
+void tell_how_to_resume(const std::string& out, const std::string& repeated_flags) {
+  std::fputs(fmt::format("resume with:  lockstep train --resume --out {}{}\n", out, repeated_flags)
+                 .c_str(),
              stderr);
 }
 
 void tell_failure(const std::string& out, const std::string& message,
-                  const std::vector<std::string>& plugins) {
-  if (!out.empty() && run::record_failure(out, message) == run::Remains::checkpoint)
-    tell_how_to_resume(out, plugins);
+                  const std::string& repeated_flags) {
+  if (out.empty()) return;
+  const run::Remains remains = run::record_failure(out, message);
+  if (remains == run::Remains::checkpoint) tell_how_to_resume(out, repeated_flags);
+  if (remains == run::Remains::no_checkpoint)
+    tell(fmt::format(
+        "{} has no checkpoint yet: to start again, delete it or choose another folder with --out",
+        out));
 }
 
 }  // namespace lockstep::job

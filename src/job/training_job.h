@@ -47,12 +47,17 @@ struct JobResult {
 /// BadInput.
 JobResult run_training(TrainingJob job);
 
-/// Adds a failure to the run's events and, if there is a checkpoint, prints how to resume. Does
-/// nothing for a run without a folder ("").
+/// The flags of a job that a resumed run must be given again: " --load libmine.so --workers 2
+/// --elastic".
+std::string flags_to_repeat(const std::vector<std::string>& plugins,
+                            const launch::PlacementFlags& placement, const ElasticFlags& elastic);
+
+/// Adds a failure to the run's events and prints how to resume or, without a checkpoint, how to
+/// start again. Does nothing for a run without a folder ("").
 void tell_failure(const std::string& out, const std::string& message,
-                  const std::vector<std::string>& plugins);
+                  const std::string& repeated_flags);
 
 /// Prints "resume with: ..." on stderr.
-void tell_how_to_resume(const std::string& out, const std::vector<std::string>& plugins);
+void tell_how_to_resume(const std::string& out, const std::string& repeated_flags);
 
 }  // namespace lockstep::job

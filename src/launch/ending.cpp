@@ -58,6 +58,10 @@ std::string Ending::text() const {
   return text;
 }
 
+bool Ending::was_killed() const {
+  return !hung && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
 int Ending::exit_code() const {
   if (early) return kLostOthers;
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

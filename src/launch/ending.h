@@ -21,6 +21,8 @@ struct Ending {
   bool well() const { return status == 0 && !early; }
   /// "rank 1 (node7, pid 4711) was killed by signal 9 (Killed)", and its last words.
   std::string text() const;
+  /// By SIGKILL, and not by the launcher.
+  bool was_killed() const;
   /// The worker's exit code, or 128 + its signal; kLostOthers if it ended early.
   int exit_code() const;
 };

@@ -56,9 +56,12 @@ void require_samples_of(const ModelOptions& options) {
     large_enough = large_enough && (i == Kind::kChannels || input[i] >= kSmallestSide);
   if (!large_enough)
     throw BadInput(
-        "model '{}': needs {} with at least {} in every dimension but the {}, but a sample is {}",
+        "model '{}': needs {} with at least {} in every dimension but the {}, but a sample is {}{}",
         options.name, Kind::kSample, kSmallestSide,
-        Kind::kDimensions == 2 ? "features" : "channels", fmt::join(input, " x "));
+        Kind::kDimensions == 2 ? "features" : "channels", fmt::join(input, " x "),
+        Kind::kDimensions == 2 && input.size() == 2 && input[1] >= kSmallestSide
+            ? "; if it is features x steps, save x.transpose(0, 2, 1)"
+            : "");
 }
 
 template <typename Kind>

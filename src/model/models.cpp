@@ -12,11 +12,10 @@
 namespace lockstep {
 namespace {
 
-const Field& only(const std::vector<Field>& fields, const std::string& model, const char* what) {
-  if (fields.size() != 1)
-    throw BadInput("model '{}': needs data with one {}, but this has {}", model, what,
-                   fields.size());
-  return fields.front();
+std::string names_of(const std::vector<Field>& fields) {
+  std::vector<std::string> names;
+  for (const Field& field : fields) names.push_back(fmt::format("'{}'", field.name));
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 int64_t elements(const Shape& shape) {
@@ -26,7 +25,10 @@ int64_t elements(const Shape& shape) {
 }  // namespace
 
 const Shape& ModelOptions::input() const {
-  return only(inputs, name, "input").shape;
+  if (inputs.size() != 1)
+    throw BadInput("model '{}': needs data with one input, but this has {}: {}", name,
+                   inputs.size(), names_of(inputs));
+  return inputs.front().shape;
 }
 
 int64_t ModelOptions::input_size() const {
@@ -34,7 +36,12 @@ int64_t ModelOptions::input_size() const {
 }
 
 int64_t ModelOptions::output_size() const {
-  return elements(only(outputs, name, "output").shape);
+  if (outputs.size() != 1)
+    throw BadInput(
+        "model '{}': has one output, but the objective expects {}: {}; use a model of your own, or "
+        "another objective",
+        name, outputs.size(), names_of(outputs));
+  return elements(outputs.front().shape);
 }
 
 namespace model {

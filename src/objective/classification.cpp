@@ -29,15 +29,23 @@ std::string describe(const std::vector<Field>& targets) {
                      fmt::join(texts, ", "));
 }
 
+// As one-hot labels are.
+bool are_numbers_in_a_row(const std::vector<Field>& targets) {
+  return targets.size() == 1 && targets[0].shape.size() == 1 && targets[0].shape[0] > 1;
+}
+
 const Field& label_field(const Fields& fields) {
   if (fields.targets.size() != 1 || fields.targets[0].type != Type::i64 ||
       !fields.targets[0].shape.empty() || fields.targets[0].categories.empty())
     throw BadInput(
         "objective 'classification': needs data with one target that is a class label (i64), but "
-        "this data has {}; for numeric targets use objective.name = \"regression\" (labels that "
-        "NumPy stored as floats are converted by y.astype('int64')), for others an objective of "
-        "your own ({})",
-        describe(fields.targets), shipped("docs/plugins.md"));
+        "this data has {}; for numeric targets use objective.name = \"regression\" ({}), for "
+        "others an objective of your own ({})",
+        describe(fields.targets),
+        are_numbers_in_a_row(fields.targets)
+            ? "one-hot labels are converted by y.argmax(1)"
+            : "labels that NumPy stored as floats are converted by y.astype('int64')",
+        shipped("docs/plugins.md"));
   return fields.targets[0];
 }
 

@@ -115,18 +115,24 @@ Facts result_values(const Recipe& recipe) {
   return values;
 }
 
-std::vector<std::string> differences(const Facts& now, const Facts& before) {
-  std::vector<std::string> found;
+std::vector<ChangedKey> changed_keys(const Facts& now, const Facts& before) {
+  std::vector<ChangedKey> found;
   const Facts defaults = result_values({});
   for (const auto& [name, value] : now) {
     const std::string* was = find(before, name);
     if (was == nullptr) was = find(defaults, name);  // an earlier version had no such key
-    if (was == nullptr || *was != value)
-      found.push_back(fmt::format("{}: {}, was {}", name, value, was ? *was : "not set"));
+    if (was == nullptr || *was != value) found.push_back({name, value, was ? *was : "not set"});
   }
   for (const auto& [name, was] : before)
-    if (find(now, name) == nullptr) found.push_back(fmt::format("{}: not set, was {}", name, was));
+    if (find(now, name) == nullptr) found.push_back({name, "not set", was});
   return found;
+}
+
+std::vector<std::string> differences(const Facts& now, const Facts& before) {
+  std::vector<std::string> texts;
+  for (const ChangedKey& of : changed_keys(now, before))
+    texts.push_back(fmt::format("{}: {}, was {}", of.key, of.now, of.before));
+  return texts;
 }
 
 std::vector<std::string> differences(const Recipe& now, const Recipe& before) {

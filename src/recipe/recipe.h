@@ -103,6 +103,14 @@ std::string to_toml(const Recipe& recipe);
 /// The keys that change the result, with their values as text; options ("model.options.width") too.
 Facts result_values(const Recipe& recipe);
 
+/// A key that changes the result and has two values.
+struct ChangedKey {
+  std::string key;
+  std::string now;
+  std::string before;
+};
+std::vector<ChangedKey> changed_keys(const Facts& now, const Facts& before);
+
 /// The keys that change the result and differ: "train.batch: 128, was 64".
 std::vector<std::string> differences(const Recipe& now, const Recipe& before);
 std::vector<std::string> differences(const Facts& now, const Facts& before);

@@ -46,13 +46,15 @@ RunRecord read_record(const std::filesystem::path& run) {
 }
 
 std::vector<std::string> causes_of(const RunRecord& a, const RunRecord& b) {
-  std::vector<std::string> causes = differences(b.recipe, a.recipe);
+  std::vector<std::string> causes;
+  for (const ChangedKey& of : changed_keys(result_values(b.recipe), result_values(a.recipe)))
+    causes.push_back(fmt::format("{}: {} in A, {} in B", of.key, of.before, of.now));
   for (const char* fact : kFacts) {
     const auto of = [&](const RunRecord& record) {
       const auto found = record.facts.find(fact);
       return found == record.facts.end() ? std::string("not recorded") : found->second;
     };
-    if (of(a) != of(b)) causes.push_back(fmt::format("{}: {}, was {}", fact, of(b), of(a)));
+    if (of(a) != of(b)) causes.push_back(fmt::format("{}: {} in A, {} in B", fact, of(a), of(b)));
   }
   return causes;
 }

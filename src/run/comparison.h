@@ -10,7 +10,7 @@ namespace lockstep::run {
 
 /// Why two runs do, or do not, have the same result.
 struct Comparison {
-  /// Inputs that differ: recipe keys, the data's digest, versions. "train.seed: 2, was 1".
+  /// Inputs that differ: recipe keys, the data's digest, versions. "train.seed: 1 in A, 2 in B".
   std::vector<std::string> causes;
 
   /// Where the models diverge: the first step for which both runs logged digests that differ, and

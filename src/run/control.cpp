@@ -43,6 +43,7 @@ void remove_control(const fs::path& run) {
 }
 
 ControlAddress read_control(const fs::path& run) {
+  if (!fs::is_directory(run)) throw BadInput("{}: no such folder; give a run's", run.string());
   std::ifstream file(control_file(run));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   try {

@@ -68,6 +68,27 @@ std::string holder_of(int folder) {
                      host_name());
 }
 
+bool has_checkpoint(const RunFolder& folder) {
+  std::error_code missing;
+  const fs::directory_iterator files(folder.checkpoints(), missing);
+  return std::any_of(fs::begin(files), fs::end(files), [](const fs::directory_entry& entry) {
+    return entry.path().extension() == ".safetensors";
+  });
+}
+
+// A run that failed before its first checkpoint would fail again: its recipe cannot be changed.
+[[noreturn]] void refuse_used(const RunFolder& folder) {
+  if (!fs::exists(folder.recipe()) || has_checkpoint(folder) || fs::exists(folder.weights()) ||
+      fs::exists(folder.best_weights()))
+    throw BadInput(
+        "--out {}: contains a run already; choose another folder, or continue it with --resume",
+        folder.path().string());
+  throw BadInput(
+      "--out {}: contains a run that ended before its first checkpoint; delete the folder, or "
+      "choose another one with --out (--resume would start the same recipe again, at step 0)",
+      folder.path().string());
+}
+
 }  // namespace
 
 RunFolder::RunFolder(fs::path path, double lock_seconds) : path_(std::move(path)) {
@@ -106,9 +127,7 @@ RunFolder RunFolder::create(fs::path path, const Recipe& recipe) {
   if (fs::exists(folder.recipe()) || fs::exists(folder.events()) ||
       fs::exists(folder.checkpoints()) || fs::exists(folder.weights()) ||
       fs::exists(folder.best_weights()))
-    throw BadInput(
-        "--out {}: contains a run already; choose another folder, or continue it with --resume",
-        folder.path().string());
+    refuse_used(folder);
   folder.keep(recipe);
   return folder;
 }
@@ -143,23 +162,11 @@ fs::path claim_run_folder(const fs::path& parent, const std::string& name) {
                  error.message());
 }
 
-namespace {
-
-bool has_checkpoint(const RunFolder& folder) {
-  std::error_code missing;
-  const fs::directory_iterator files(folder.checkpoints(), missing);
-  return std::any_of(fs::begin(files), fs::end(files), [](const fs::directory_entry& entry) {
-    return entry.path().extension() == ".safetensors";
-  });
-}
-
-}  // namespace
-
 Remains record_failure(const fs::path& out, const std::string& message) noexcept {
   try {
     const RunFolder folder = RunFolder::open(out, 0);
     if (outcome_of(out)) return Remains::nothing;
-    const Remains remains = has_checkpoint(folder) ? Remains::checkpoint : Remains::nothing;
+    const Remains remains = has_checkpoint(folder) ? Remains::checkpoint : Remains::no_checkpoint;
     const bool removed = remains == Remains::checkpoint && !fs::exists(folder.events());
     if (removed) return remains;  // what was removed is not made again
     try {

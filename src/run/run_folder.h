@@ -54,11 +54,12 @@ std::filesystem::path claim_run_folder(const std::filesystem::path& parent,
                                        const std::string& name);
 
 /// What is left of a run that failed.
-enum class Remains { nothing, checkpoint };
+enum class Remains { nothing, no_checkpoint, checkpoint };
 
 /// Adds a `failure` event to the run in `out`, unless it has ended or was stopped, or another
 /// process is writing it. Returns whether there is a checkpoint to resume from; `nothing` for a run
-/// that is finished. Called by the launcher when workers have failed.
+/// that is finished, stopped or not this process's. Called by the launcher when workers have
+/// failed.
 Remains record_failure(const std::filesystem::path& out, const std::string& message) noexcept;
 
 }  // namespace lockstep::run

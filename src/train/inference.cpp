@@ -65,11 +65,14 @@ bool are_classes(const Fields& fields) {
          fields.targets[0].shape.empty();
 }
 
-// All outputs of a batch as one matrix.
-torch::Tensor rows_of(const Tensors& outputs, int64_t samples, bool classes) {
+// The outputs that the objective expects, in its order, as one matrix.
+torch::Tensor rows_of(const Tensors& outputs, const std::vector<Field>& expected, int64_t samples,
+                      bool classes) {
   std::vector<torch::Tensor> parts;
-  for (const auto& [name, output] : outputs)
+  for (const Field& field : expected) {
+    const torch::Tensor& output = outputs.size() == 1 ? outputs.only() : outputs[field.name];
     parts.push_back(output.reshape({samples, -1}).to(torch::kFloat));
+  }
   const torch::Tensor rows = parts.size() == 1 ? parts[0] : torch::cat(parts, 1);
   return (classes ? rows.softmax(1) : rows).contiguous();
 }
@@ -107,8 +110,11 @@ void predict(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset,
     torch::manual_seed(RandomStream(Purpose::evaluation, i).next());
     const Tensors outputs =
         outputs_of(*trained.model, expected, batch, {"prediction batch", i, batch.samples});
-    const torch::Tensor rows = rows_of(outputs, batch.samples, classes);
-    take({first, batch.samples, {rows.data_ptr<float>(), static_cast<size_t>(rows.numel())}});
+    const torch::Tensor rows = rows_of(outputs, expected, batch.samples, classes);
+    take({first,
+          batch.samples,
+          {rows.data_ptr<float>(), static_cast<size_t>(rows.numel())},
+          expected});
     first += batch.samples;
   }
 }

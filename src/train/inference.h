@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "lockstep/dataset.h"
 #include "run/events.h"
@@ -22,7 +23,8 @@ run::Json evaluate_model(const run::ModelFile& file, std::shared_ptr<const Datas
 struct PredictedRows {
   int64_t first;  ///< sample
   int64_t rows;
-  std::span<const float> values;
+  std::span<const float> values;  ///< of each row: all outputs, one after another
+  const std::vector<Field>& outputs;
 };
 
 /// Computes a trained model's outputs for all samples of a data set that has the inputs of the

@@ -76,6 +76,7 @@ Step::Step(const Recipe& recipe, StepParts parts)
           recipe.optimizer,
           replica_.flat_parameters().sections(recipe.optimizer.decay_bias_and_norm))),
       sums_(static_cast<int64_t>(scorecard_.sums() + kRequests), parts_.shards, replica_.group()) {
+  got_gradient_.resize(replica_.parameters().size());
   if (scorecard_.maxima() > 0)
     maxima_.emplace(static_cast<int64_t>(scorecard_.maxima()), parts_.shards, replica_.group(),
                     Operation::max);
@@ -117,7 +118,19 @@ void Step::take_gradient(size_t parameter) {
         "a backward pass inside the model's forward() or the objective's loss(): its gradients "
         "would be mixed up with the step's; add the term to the loss, or compute gradients by "
         "torch::autograd::grad");
+  got_gradient_[parameter] = 1;
   replica_.take(parameter, Replica::Gradient::dropped);
+}
+
+std::vector<std::string> Step::without_gradient() {
+  std::vector<double> anywhere = got_gradient_;
+  replica_.group().all_reduce({reinterpret_cast<std::byte*>(anywhere.data()),
+                               static_cast<int64_t>(anywhere.size()), Type::f64},
+                              Operation::max);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < anywhere.size(); ++i)
+    if (anywhere[i] == 0) names.push_back(replica_.parameters().names[i]);
+  return names;
 }
 
 void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,

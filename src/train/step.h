@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "data/loader.h"
 #include "lockstep/model.h"
@@ -50,6 +52,9 @@ class Step {
   /// After `run` has thrown: restores parameters and buffers to their state before it.
   void roll_back() { replica_.roll_back(); }
 
+  /// The names of parameters that got no gradient on any worker so far. Collective.
+  std::vector<std::string> without_gradient();
+
   double learning_rate(int64_t step) const { return parts_.schedule.at(step); }
   const objective::Scorecard& scorecard() const { return scorecard_; }
   parallel::Replica& replica() { return replica_; }
@@ -70,7 +75,8 @@ class Step {
   const std::vector<Field> outputs_;  ///< that the objective expects
   const objective::Scorecard scorecard_;
 
-  bool in_backward_ = false;  ///< in the step's own backward pass
+  std::vector<double> got_gradient_;  ///< by parameter: 1, or 0 if it never did on this worker
+  bool in_backward_ = false;          ///< in the step's own backward pass
   parallel::Replica replica_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
   parallel::ShardedVector<double> sums_;  ///< the scorecard's sums, then requests

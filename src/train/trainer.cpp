@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -72,6 +74,7 @@ class Run {
   Evaluation evaluated_on(const std::shared_ptr<const Dataset>& split);
   void note_best();
   bool patience_is_over() const;
+  void warn_of_untrained();
   void report_stragglers();
   void save_checkpoint();
   void report_checkpoints();
@@ -164,6 +167,7 @@ void Run::settle() {
   const int64_t every = recipe_.checkpoint.every_steps;
   const bool saves = every > 0 ? step % every == 0 : epoch_ends;
   if (evaluates || saves) check_parameters(*setup_.model, point_.step, recipe_);
+  if (evaluates && step <= setup_.steps_per_epoch) warn_of_untrained();
   if (evaluates) {
     evaluate_model();
     if (epoch_ends) note_best();
@@ -282,6 +286,17 @@ void Run::note_best() {
 bool Run::patience_is_over() const {
   const int64_t patience = recipe_.train.patience;
   return patience > 0 && point_.best.evaluations_since >= patience;
+}
+
+// After the first epoch, so that parameters which only some steps use have had their chance.
+void Run::warn_of_untrained() {
+  const std::vector<std::string> names = step_.without_gradient();
+  if (names.empty()) return;
+  reporter_.warn(fmt::format(
+      "no gradient reached parameter{} {} in the steps so far: the loss does not depend on {}; use "
+      "{} in forward(), or freeze {} by requires_grad_(false)",
+      names.size() == 1 ? "" : "s", fmt::join(names, ", "), names.size() == 1 ? "it" : "them",
+      names.size() == 1 ? "it" : "them", names.size() == 1 ? "it" : "them"));
 }
 
 void Run::report_stragglers() {

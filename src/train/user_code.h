@@ -20,17 +20,22 @@ struct CallPlace {
 };
 
 /// Calls a function of a model or an objective, which may be a user's. An exception from it is
-/// thrown again as an Error that names the function and the place. Lockstep's own exceptions pass
-/// unchanged: callers tell a lost worker from other errors by them.
+/// thrown again as an Error that names the function and the place; BadInput, which Lockstep's
+/// classes throw inside such functions, as BadInput. Lockstep's other exceptions pass unchanged:
+/// callers tell a lost worker from other errors by them.
 template <typename Function>
 auto call_user_code(const char* name, const CallPlace& place, const Function& function) {
+  const auto described = [&](const char* what, const std::string& why) {
+    return fmt::format("{}{} in {} {} (for {} sample{}): {}{}", name, what, place.kind,
+                       place.number, place.samples, place.samples == 1 ? "" : "s", why, place.hint);
+  };
   const auto failure = [&](const std::string& why) {
-    return Error(fmt::format("{} threw an exception in {} {} (for {} sample{}): {}{}", name,
-                             place.kind, place.number, place.samples, place.samples == 1 ? "" : "s",
-                             why, place.hint));
+    return Error(described(" threw an exception", why));
   };
   try {
     return function();
+  } catch (const BadInput& error) {
+    throw BadInput("{}", described("", error.what()));
   } catch (const Error&) {
     throw;
   } catch (const c10::Error& error) {

@@ -112,6 +112,21 @@ TEST(Bench, PrintsATableForPeople) {
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " is not in " << outcome.out;
 }
 
+TEST(Bench, OfABarrierHasNoSizesAndNoBandwidths) {
+  const auto found = rows({}, "barrier");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_GT(found[0].at("time_us").get<double>(), 0);
+  for (const char* column : {"bytes", "count", "type", "redop", "algbw_gbs", "limit_gbs"})
+    EXPECT_FALSE(found[0].contains(column)) << column;
+  const CommandResult table = lockstep_command({"bench", "barrier", "-n", "1", "--batches", "1"});
+  EXPECT_NE(table.out.find("# barrier, 1 worker over shm\n"), std::string::npos) << table.out;
+  EXPECT_EQ(table.out.find("%"), std::string::npos) << table.out;
+}
+
+TEST(Bench, OfACollectiveThatDoesNotReduceHasNoOperation) {
+  for (const json& row : rows({}, "all_gather")) EXPECT_EQ(row.at("redop"), "none");
+}
+
 TEST(Bench, WorksAloneWithFreshBucketsAndWithMoreWorkersThanProcessors) {
   for (const std::vector<std::string>& flags :
        {std::vector<std::string>{"-n", "1"}, {"--fresh"}, {"--check"}, {"-n", "8"}})

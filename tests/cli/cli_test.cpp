@@ -217,6 +217,9 @@ TEST(Explain, RefusesNetworksThatCannotBe) {
   EXPECT_TRUE(refused({"--bandwidth", "0"}, "1e-06 to 1e+06 Gbit/s"));
   EXPECT_TRUE(refused({"--latency", "1e300"}, "--latency 1e+300: expected 0 to 1e+09 us"));
   EXPECT_TRUE(refused({"--algorithm", "engine"}, "has no plan to explain"));
+  EXPECT_TRUE(refused({"--latency", "1ms"},
+                      "--latency 1ms: expected a number; --latency is: of a message, in "
+                      "microseconds (default 50)"));
 }
 
 TEST(Explain, SketchesTheRoundsOfAnAlgorithm) {

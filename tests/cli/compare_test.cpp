@@ -52,7 +52,7 @@ TEST_F(Compare, NamesTheKeyAndTheFirstStepAndTensorOfRunsThatDifferByASeed) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.out,
             "different result\n"
-            "differs  train.seed: 2, was 1\n"
+            "differs  train.seed: 1 in A, 2 in B\n"
             "diverged at step 0: fc.bias, fc.weight\n"
             "loss     first differs at step 1\n");
   const auto parsed = nlohmann::json::parse(lockstep_command({"compare", a, b, "--json"}).out);

@@ -116,7 +116,10 @@ TEST_F(Elastic, RunsStopByCtrlCWithACheckpointAndCanBeResumed) {
   kill(child.pid(), SIGINT);
   const CommandResult stopped = child.wait();
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
-  EXPECT_NE(stopped.err.find("lockstep train --resume --out"), std::string::npos) << stopped.err;
+  EXPECT_NE(
+      stopped.err.find("lockstep train --resume --out " + run("run") + " --workers 2 --elastic\n"),
+      std::string::npos)
+      << stopped.err;
   EXPECT_EQ(digest(lockstep_command({"train", "--resume", "--elastic", "--workers", "3", "--json",
                                      "--out", run("run")})),
             undisturbed);
@@ -179,6 +182,7 @@ TEST_F(Elastic, FlagsThatDoNotFitAreRefused) {
   EXPECT_TRUE(refuses(train("run", {"--elastic", "--master", "127.0.0.1:1"}),
                       "--master: set LOCKSTEP_JOB_KEY"));
   EXPECT_TRUE(refuses({"workers", folder_.path().string()}, "no elastic run is active"));
+  EXPECT_TRUE(refuses({"workers", "runs/nope"}, "runs/nope: no such folder"));
   const ScopedVariable rank("RANK", "0");
   const ScopedVariable world("WORLD_SIZE", "2");
   EXPECT_TRUE(refuses(train("run", {"--elastic"}), "--elastic"));

@@ -69,6 +69,34 @@ TEST_F(Inference, EvaluatesOnTheSplitsOfTheRun) {
   EXPECT_EQ(Json::parse(named.out)["loss"], end["test_loss"]);
 }
 
+TEST_F(Inference, EvaluatesAllSamplesOfOtherDataWithoutATestSplit) {
+  const Json end = trained();
+  const TemporaryFolder others;
+  write_images(others.path(), 30);
+  const std::string other = "npy:" + others.path().string();
+  const CommandResult outcome = lockstep_command({"evaluate", run(), "--data", other, "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(Json::parse(outcome.out)["samples"], 30);
+  EXPECT_EQ(Json::parse(outcome.out)["split"], "all");
+  const CommandResult table = lockstep_command({"evaluate", run(), "--data", other});
+  EXPECT_NE(table.out.find("(all: they have no test split)"), std::string::npos) << table.out;
+  const CommandResult divided = lockstep_command(
+      {"evaluate", run(), "--data", other, "--set", "data.test_fraction=0.2", "--json"});
+  EXPECT_EQ(Json::parse(divided.out)["samples"], 6);
+  EXPECT_EQ(Json::parse(divided.out)["split"], "test");
+}
+
+TEST_F(Inference, EvaluatesACopyOfItsOwnDataOnTheSplitsOfTheRun) {
+  const Json end = trained();
+  const TemporaryFolder copy;
+  write_images(copy.path(), 60);
+  const CommandResult outcome =
+      lockstep_command({"evaluate", run(), "--data", "npy:" + copy.path().string(), "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(Json::parse(outcome.out)["samples"], 6);
+  EXPECT_EQ(Json::parse(outcome.out)["loss"], end["test_loss"]);
+}
+
 TEST_F(Inference, WarnsOfDataThatHaveChangedSinceTheyWereTrainedOn) {
   trained();
   write_images(folder(), 61);

@@ -252,7 +252,8 @@ TEST_F(Workers, ThatFailSayHowToGoOnAndLeaveItInTheStory) {
     const CommandResult outcome = lockstep_command(train(workers, flags));
     EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
     const std::string out = (folder_ / workers).string();
-    EXPECT_TRUE(has(outcome.err, "resume with:  lockstep train --resume --out " + out + "\n"))
+    EXPECT_TRUE(has(outcome.err, "resume with:  lockstep train --resume --out " + out +
+                                     (std::string(workers) == "1" ? "\n" : " --workers 2\n")))
         << outcome.err;
     EXPECT_EQ(events_of(out).back()["event"], "failure");
     EXPECT_FALSE(events_of(out).back()["message"].get<std::string>().empty());
@@ -272,7 +273,18 @@ TEST_F(Workers, ThatAreKilledLeaveItInTheStoryToo) {
   const CommandResult outcome = child.wait();
   EXPECT_EQ(outcome.exit_code, 137);
   EXPECT_TRUE(has(outcome.err, "resume with:")) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "with --elastic, the other workers go on")) << outcome.err;
   EXPECT_TRUE(has(events_of(folder_ / "run").back()["message"], "was killed by signal 9"));
+}
+
+TEST_F(Workers, ThatFailBeforeACheckpointSayHowToStartAgain) {
+  const Words diverges = {"--set", "model.name=mlp", "--lr", "1e6", "--set", "train.epochs=50"};
+  const CommandResult outcome = lockstep_command(train("run", diverges));
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "has no checkpoint yet: to start again, delete it")) << outcome.err;
+  EXPECT_TRUE(refuses(train("run", {"--lr", "0.1"}),
+                      "contains a run that ended before its first checkpoint; delete the folder, "
+                      "or choose another one with --out"));
 }
 
 TEST_F(Workers, ThatStopByCtrlCHaveNotFailed) {

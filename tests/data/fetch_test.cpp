@@ -101,6 +101,19 @@ TEST(Fetch, ChecksEverySampleOfTheUsersOwnData) {
   }
 }
 
+TEST(Fetch, NamesASampleByItsNumberInTheFileWhereverItIsHeldOut) {
+  const TemporaryFolder folder;
+  folder.write("y.npy", npy("|u1", {20}, std::string(20, '\0')));
+  for (int64_t sample = 0; sample < 20; ++sample) {
+    std::vector<float> values(20, 1);
+    values[static_cast<size_t>(sample)] = std::numeric_limits<float>::quiet_NaN();
+    folder.write("x.npy", npy("<f4", {20, 1}, raw(values)));
+    expect_bad_input([&] { check({.name = "npy:" + folder.path().string()}); },
+                     {fmt::format("sample {} cannot be read: ", sample),
+                      fmt::format("nan in sample {}:", sample)});
+  }
+}
+
 TEST(Fetch, ListsEveryDataSetAndWhetherItIsHere) {
   const TemporaryFolder home;
   const ScopedVariable variable("LOCKSTEP_DATA", home.path());

@@ -57,6 +57,28 @@ TEST(HoldOut, SplitsEverySampleIntoExactlyOnePart) {
   EXPECT_EQ(all, expected);
 }
 
+TEST(HoldOut, NamesASampleByItsNumberInTheDataSet) {
+  const auto torn = computed(
+      {{{"x"}}, {}}, 100,
+      [](int64_t index, const Sample&) {
+        if (index == 77) throw std::runtime_error("torn out");
+      },
+      [](int64_t index) { return index == 77 ? -1 : 1; });
+  const Splits splits = divided(torn, 0.2, 7, 0.3);
+  const SampleRoom room(torn->fields());
+  int errors = 0;
+  for (const auto& split : {splits.train, splits.test, splits.validation})
+    for (int64_t i = 0; i < split->size(); ++i) try {
+        write_sample(*split, i, 0, room.memory());
+        EXPECT_EQ(split->items(i), 1);
+      } catch (const BadInput& error) {
+        EXPECT_STREQ(error.what(), "data: sample 77 cannot be read: torn out");
+        expect_bad_input([&] { split->items(i); }, {"sample 77 counts as -1 items"});
+        ++errors;
+      }
+  EXPECT_EQ(errors, 1);
+}
+
 TEST(HoldOut, ChoosesBySeedAlone) {
   EXPECT_EQ(read_labels(*divided(numbered_rows(100), 0.2, 7).test),
             read_labels(*divided(numbered_rows(100), 0.2, 7).test));

@@ -66,6 +66,30 @@ TEST(InputFiles, OfAnotherNumberOfChannelsAreTakenIfNothingIsLost) {
                    {"colour.png is in colour", "convert it to grey"});
 }
 
+TEST(InputFiles, AreNamedByTheSampleOfTheFile) {
+  const TemporaryFolder folder;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  folder.write("a.npy", npy("<f4", {1, 3}, raw<float>({1, 2, 3})));
+  folder.write("b.npy", npy("<f4", {1, 3}, raw<float>({1, nan, 3})));
+  const InputFiles files({folder / "a.npy", folder / "b.npy"}, kRow, {});
+  const SampleRoom room(files.fields());
+  const std::string message =
+      message_of<BadInput>([&] { write_sample(files, 1, 0, room.memory()); });
+  EXPECT_TRUE(has(message, "b.npy: nan in sample 0")) << message;
+  EXPECT_FALSE(has(message, "sample 1")) << message;
+}
+
+TEST(InputFiles, OfAnotherOrderOfChannelsAreComparedAsTheyAreInFiles) {
+  const TemporaryFolder folder;
+  folder.write("first.npy", npy("|u1", {1, 3, 4, 6}, std::string(72, '\0')));
+  folder.write("last.npy", npy("|u1", {1, 4, 6, 3}, std::string(72, '\0')));
+  const Options options = {{"layout", "channels_last"}};
+  EXPECT_EQ(InputFiles({folder / "last.npy"}, kColour, options).size(), 1);
+  expect_bad_input([&] { InputFiles({folder / "first.npy"}, kColour, options); },
+                   {"first.npy: samples are 3 x 4 x 6, but the model was trained on 4 x 6 x 3 "
+                    "(channels_last, as its data); save np.moveaxis(x, -3, -1)"});
+}
+
 TEST(InputFiles, ThatCannotBeUsedAreNamed) {
   const TemporaryFolder folder;
   folder.write("text.png", "no image at all");

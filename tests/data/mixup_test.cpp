@@ -88,6 +88,21 @@ TEST(Mixup, RefusesALabelThatIsNoClass) {
   expect_bad_input([&] { read_field<float>(*dataset, 1); }, {"label 2", "0 to 1"});
 }
 
+TEST(Mixup, NamesTheSampleThatCannotBeReadNotTheOneItIsMixedWith) {
+  const auto torn = computed({{{"x"}}, {}}, 20, [](int64_t index, const Sample& to) {
+    if (index == 7) throw std::runtime_error("torn out");
+    to.as<float>(0)[0] = 1;
+  });
+  const auto mixed = mixed_up(torn, 0.2, 1);
+  const SampleRoom room(mixed->fields());
+  for (int64_t epoch = 0; epoch < 9; ++epoch)
+    for (int64_t i = 0; i < 20; ++i) try {
+        write_sample(*mixed, i, epoch, room.memory());
+      } catch (const BadInput& error) {
+        EXPECT_STREQ(error.what(), "data: sample 7 cannot be read: torn out");
+      }
+}
+
 TEST(Mixup, LeavesTheDataSetAsItIsWhenNothingIsAsked) {
   const auto dataset = numbered(4);
   EXPECT_EQ(mixed_up(dataset, 0, 1), dataset);

@@ -228,7 +228,7 @@ TEST(NpyTargets, RefusesNumbersWhereClassesAreAskedFor) {
   folder.y(npy("<f4", {4}, raw<float>({0, 1, 1, 0})));
   expect_bad_input([&] { folder.load(); }, {"y.npy", "f4", "y.astype('int64')"});
   folder.y(npy("<i8", {4, 2}, raw<int64_t>({0, 1, 1, 0, 0, 1, 0, 1})));
-  expect_bad_input([&] { folder.load(); }, {"y.npy", "4 x 2", "y.ravel()", "one-hot"});
+  expect_bad_input([&] { folder.load(); }, {"y.npy", "4 x 2", "y.argmax(1)", "one-hot"});
 }
 
 TEST(NpyOptions, RefusesWhatItDoesNotKnow) {

@@ -39,7 +39,8 @@ TEST(Model, EveryOneMapsABatchToOneScorePerClass) {
 TEST(Model, ForSeriesOrVideosSaysWhichSamplesItNeeds) {
   expect_bad_input([] { some_model("convnet1d", {3, 32, 32}); },
                    {"'convnet1d': needs series (steps x features)", "a sample is 3 x 32 x 32"});
-  expect_bad_input([] { some_model("convnet1d", {3, 5}); }, {"at least 4"});
+  expect_bad_input([] { some_model("convnet1d", {3, 5}); },
+                   {"at least 4", "save x.transpose(0, 2, 1)"});
   expect_bad_input([] { some_model("convnet3d", {3, 32, 32}); },
                    {"videos (frames x channels x height x width)"});
   expect_bad_input([] { some_model("convnet3d", {8, 3, 16, 2}); }, {"a sample is 8 x 3 x 16 x 2"});
@@ -159,6 +160,13 @@ TEST(Model, RefusesOptionsThatItDoesNotKnow) {
   ModelOptions options = model_options("resnet20", {3, 32, 32});
   options.options = Options({{"zero_gama", "true"}});
   expect_bad_input([&] { make_model(options, 1); }, {"resnet20", "zero_gama", "zero_gamma"});
+}
+
+TEST(Model, SaysThatItIsTheObjectiveThatExpectsSeveralOutputs) {
+  ModelOptions options = model_options("mlp", {4});
+  options.outputs = {{"side", Type::f32, {}}, {"distance", Type::f32, {}}};
+  expect_bad_input([&] { make_model(options, 1); },
+                   {"'mlp': has one output, but the objective expects 2: 'side', 'distance'"});
 }
 
 TEST(Model, RefusesSamplesThatAreNoImages) {

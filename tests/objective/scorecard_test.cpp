@@ -137,7 +137,11 @@ TEST(Classification, TakesProbabilitiesInPlaceOfLabels) {
 TEST(Classification, RefusesDataAndOptionsThatItCannotServe) {
   Fields numbers{{{"x", Type::f32, {4}}}, {{"y", Type::f32, {2}}}};
   expect_bad_input([&] { make_objective("classification", {.fields = numbers}); },
-                   {"label", "regression"});
+                   {"label", "regression", "y.argmax(1)"});
+  numbers.targets[0].shape = {1};
+  expect_bad_input([&] { make_objective("classification", {.fields = numbers}); },
+                   {"y.astype('int64')"});
+  numbers.targets[0].shape = {2};
   expect_bad_input(
       [&] {
         make_objective("classification",

@@ -98,6 +98,9 @@ def main(lockstep):
         for model, shape in models.items():
             check_loads_in_pytorch(lockstep, Path(folder) / model, model, shape)
         check_loads_in_pytorch(lockstep, Path(folder) / "plain", "mlp", (5,), "--set", "data.normalize=false")
+        layout = ["--set", "data.options.layout=channels_last"]
+        for model, shape in {"convnet": (14, 18, 2), "convnet3d": (6, 8, 8, 3), "mlp": (3, 5)}.items():
+            check_loads_in_pytorch(lockstep, Path(folder) / f"{model}_last", model, shape, *layout)
         check_comes_back(lockstep, Path(folder) / "back")
         check_types(Path(folder))
 

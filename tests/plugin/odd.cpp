@@ -37,6 +37,24 @@ class Numbers : public Dataset {
   Fields fields_{{{"x", Type::f32, {1}}}, {{"y", Type::f32, {1}}}};
 };
 
+// Rows with a label of two classes.
+class Labels : public Dataset {
+ public:
+  explicit Labels(std::string fault) : fault_(std::move(fault)) {}
+
+  int64_t size() const override { return 100; }
+  const Fields& fields() const override { return fields_; }
+  void write(int64_t index, const Sample& to) const override {
+    const bool is_wrong = index == 77;
+    to.as<float>(0)[0] = is_wrong && fault_ == "nan" ? std::numeric_limits<float>::quiet_NaN() : 1;
+    to.as<int64_t>(1)[0] = is_wrong && fault_ == "beyond" ? 2 : index % 2;
+  }
+
+ private:
+  std::string fault_;
+  Fields fields_{{{"x", Type::f32, {1}}}, {{"label", Type::i64, {}, {"even", "odd"}}}};
+};
+
 class OddObjective : public Objective {
  public:
   explicit OddObjective(std::string fault) : fault_(std::move(fault)) {}
@@ -87,6 +105,7 @@ class OddModel : public Model {
   Tensors forward(const Tensors& inputs) override {
     if (fault_ == "exits") std::exit(0);
     if (fault_ == "throws") throw std::runtime_error("out of luck");
+    if (fault_ == "asks") return inputs["wave"];
     if (fault_ == "shapes") return inputs.only().matmul(torch::ones({7, 7}));
     if (fault_ == "wide") return torch::cat({inputs.only(), fc_(inputs.only())}, 1);
     if (fault_ == "flat") return (fc_(inputs.only()) * frozen_[0]).squeeze(1);
@@ -116,6 +135,37 @@ class OddModel : public Model {
   torch::Tensor frozen_, calls_, mean_, seen_;
 };
 
+// Two outputs: scores of three kinds, and a number.
+class TwoOutputs : public Objective {
+ public:
+  std::vector<Field> outputs() const override {
+    return {{"kind", Type::f32, {3}, {"ant", "bee", "cat"}}, {"size", Type::f32, {}}};
+  }
+  Loss loss(const Tensors& outputs, const Batch& batch) override {
+    return {outputs["kind"].square().sum() + outputs["size"].sum(),
+            static_cast<double>(batch.items)};
+  }
+};
+
+// Says that every x is a bee of size x, whatever it learns. Its outputs come in another order than
+// the objective's, with one that is not asked for; `idle` is never used.
+class TwoHeads : public Model {
+ public:
+  TwoHeads()
+      : idle_(register_parameter("idle", torch::ones({1}))),
+        used_(register_parameter("used", torch::ones({1}))) {}
+
+  Tensors forward(const Tensors& inputs) override {
+    const torch::Tensor x = inputs.only();
+    const torch::Tensor nothing = used_ * 0;
+    const torch::Tensor kind = torch::tensor({{-1.F, 5.F, 0.F}}).repeat({x.size(0), 1}) + nothing;
+    return {{"size", (x + nothing).squeeze(1)}, {"spare", x}, {"kind", kind}};
+  }
+
+ private:
+  torch::Tensor idle_, used_;
+};
+
 }  // namespace
 
 LOCKSTEP_PLUGIN(registry) {
@@ -123,10 +173,20 @@ LOCKSTEP_PLUGIN(registry) {
     const std::string fault = options.options.text("fault", "");
     return Splits{std::make_shared<Numbers>(fault), std::make_shared<Numbers>("")};
   });
+  registry.add_dataset("labels", "100 rows; option: fault", [](const DatasetOptions& options) {
+    return Splits{std::make_shared<Labels>(options.options.text("fault", "")), nullptr};
+  });
   registry.add_objective("odd", "squares; option: fault",
                          [](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {
                            return std::make_unique<OddObjective>(options.options.text("fault", ""));
                          });
+  registry.add_objective("two", "a kind and a size",
+                         [](const ObjectiveOptions&) -> std::unique_ptr<Objective> {
+                           return std::make_unique<TwoOutputs>();
+                         });
+  registry.add_model(
+      "two", "two outputs, and a parameter that is never used",
+      [](const ModelOptions&) -> std::shared_ptr<Model> { return std::make_shared<TwoHeads>(); });
   registry.add_model("odd", "buffers of every kind; option: fault",
                      [](const ModelOptions& options) -> std::shared_ptr<Model> {
                        return std::make_shared<OddModel>(options.options.text("fault", ""));

@@ -13,6 +13,7 @@
 #include "run/events.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
+#include "write_npy.h"
 
 namespace lockstep {
 namespace {
@@ -170,6 +171,9 @@ TEST_F(Plugin, ModelOrObjectiveThatThrowsIsNamedWithTheStep) {
   const std::string loss = message("objective.options.fault=throws");
   EXPECT_TRUE(has(loss, "the objective's loss() threw an exception in step 0 (")) << loss;
   EXPECT_TRUE(has(loss, "no loss today")) << loss;
+  EXPECT_TRUE(refuses(odd({"--set", "model.options.fault=asks"}),
+                      "the model's forward() in step 0 (for 2 samples): no tensor 'wave'; there "
+                      "are: x"));
 }
 
 TEST_F(Plugin, ModelThatWouldDependOnTheNumberOfWorkersIsRefused) {
@@ -286,6 +290,63 @@ TEST_F(Plugin, DataSetIsCheckedByDataCheck) {
   EXPECT_TRUE(refuses(
       {"data", "check", "numbers", "--load", library("odd"), "--set", "data.options.fault=throws"},
       "page 7 is torn out"));
+}
+
+TEST_F(Plugin, ValuesThatItsDataSetDidNotDeclareAreNamedByDataCheck) {
+  const auto check = [](const std::string& fault) {
+    return Words{"data",
+                 "check",
+                 "labels",
+                 "--load",
+                 library("odd"),
+                 "--set",
+                 "data.options.fault=" + fault};
+  };
+  EXPECT_EQ(lockstep_command(check("none")).exit_code, 0);
+  EXPECT_TRUE(refuses(check("nan"), "sample 77 cannot be read: field 'x' has nan"));
+  EXPECT_TRUE(refuses(check("beyond"),
+                      "sample 77 cannot be read: field 'label' has the class 2 at element 0, but "
+                      "declares 2 categories"));
+}
+
+TEST_F(Plugin, LabelBeyondTheClassesEndsTheRunWhateverTheObjective) {
+  EXPECT_TRUE(refuses(odd({"--set", "data.name=labels", "--set", "data.options.fault=beyond"}),
+                      "sample 77 cannot be read: field 'label' has the class 2"));
+}
+
+TEST_F(Plugin, ModelWithSeveralOutputsPredictsThemByTheirNames) {
+  ASSERT_EQ(lockstep_command(odd({"--set", "model.name=two", "--set", "objective.name=two", "--set",
+                                  "data.normalize=false"}))
+                .exit_code,
+            0);
+  const float x = 0.5;
+  write_npy(folder_ / "x.npy", "<f4", "(1, 1)", std::as_bytes(std::span(&x, 1)));
+  const Words predict = {"predict", (folder_ / "odd").string(), (folder_ / "x.npy").string(),
+                         "--load", library("odd")};
+  const CommandResult text = lockstep_command(predict);
+  EXPECT_TRUE(has(text.out, "x.npy[0]  kind: bee  size: 0.5\n")) << text.out << text.err;
+  const auto outputs =
+      nlohmann::json::parse(lockstep_command(joined(predict, {"--json"})).out)["outputs"];
+  EXPECT_EQ(outputs["size"], (std::vector<float>{0.5}));
+  EXPECT_EQ(outputs["kind"]["class"], "bee");
+  EXPECT_EQ(outputs["kind"]["label"], 1);
+  EXPECT_EQ(outputs["kind"]["scores"], (std::vector<float>{-1, 5, 0}));
+}
+
+TEST_F(Plugin, ParameterThatNeverGetsAGradientIsMentionedOnce) {
+  for (const char* workers : {"1", "2"}) {
+    const CommandResult ended = lockstep_command(
+        odd({"--set", "model.name=two", "--set", "objective.name=two", "--workers", workers}));
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    int warnings = 0;
+    for (const auto& event : run::read_events(folder_ / "odd/events.jsonl")) {
+      if (event["event"] != "warning") continue;
+      EXPECT_TRUE(has(event["message"], "no gradient reached parameter idle ")) << event;
+      ++warnings;
+    }
+    EXPECT_EQ(warnings, 1);
+    std::filesystem::remove_all(folder_ / "odd");
+  }
 }
 
 TEST_F(Plugin, CodeThatChangedBeforeAResumeIsMentioned) {

@@ -47,7 +47,8 @@ TEST(CompareRuns, NamesTheKeyThatDiffersAndWhereTheModelsPart) {
   const Comparison comparison = compare_runs(folder / "a", folder / "b");
   EXPECT_EQ(comparison.result, Result::other);
   ASSERT_EQ(comparison.causes.size(), 1);
-  EXPECT_TRUE(has(comparison.causes[0], "optimizer.lr: 0.02, was 0.01")) << comparison.causes[0];
+  EXPECT_TRUE(has(comparison.causes[0], "optimizer.lr: 0.01 in A, 0.02 in B"))
+      << comparison.causes[0];
   ASSERT_TRUE(comparison.parting);
   EXPECT_EQ(comparison.parting->last_equal_step, 0);
   EXPECT_EQ(comparison.parting->step, 2);

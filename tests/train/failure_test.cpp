@@ -12,7 +12,7 @@ TEST(Failure, IsTheLastEventOfARun) {
   {
     const run::RunFolder run = run::RunFolder::create(out, tiny_recipe(folder));
   }
-  EXPECT_EQ(run::record_failure(out, "the disk broke"), run::Remains::nothing);
+  EXPECT_EQ(run::record_failure(out, "the disk broke"), run::Remains::no_checkpoint);
   const auto events = run::read_events(out / "events.jsonl");
   EXPECT_EQ(events.back()["event"], "failure");
   EXPECT_EQ(events.back()["message"], "the disk broke");
