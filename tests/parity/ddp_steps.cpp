@@ -52,7 +52,8 @@ void train_steps(World world, const std::string& name, const std::string& data_n
     const data::LoadedBatch& now = loader.next();
     append(xs, now.fields[0]);
     append(ys, now.fields[1]);
-    const Batch mine_now = train::to_tensors(now, fields, {now.begin, now.begin + batch});
+    const Batch mine_now =
+        train::to_tensors(now, fields, {now.begin, now.begin + batch}, torch::kCPU);
     torch::manual_seed(static_cast<uint64_t>(step * world.size() + world.rank()));
     optimizer.zero_grad();
     const torch::Tensor loss =
