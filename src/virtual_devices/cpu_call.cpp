@@ -38,18 +38,23 @@ bool takes_host_tensors(const std::string& op) {
 class CpuCall {
  public:
   CpuCall(const c10::OperatorHandle& op, c10::Stack& stack)
-      : op_(op), schema_(op.schema()), stack_(stack), first_(begin_of(schema_.arguments())) {}
+      : op_(op),
+        schema_(op.schema()),
+        stack_(stack),
+        first_(stack.size() - schema_.arguments().size()) {}
 
   void run() {
-    find_device();
-    for (size_t i = 0; i < schema_.arguments().size(); ++i) to_cpu(stack_[first_ + i]);
+    for (size_t i = 0; i < schema_.arguments().size(); ++i) note_devices(i);
+    require_one_device();
+    for (size_t i = 0; i < schema_.arguments().size(); ++i) to_cpu(i);
     {
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
       const ComputingOn device(Devices::get().account(index_));
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     }
     take_writes();
-    for (size_t i = begin_of(schema_.returns()); i < stack_.size(); ++i) to_device(stack_[i]);
+    for (size_t i = stack_.size() - schema_.returns().size(); i < stack_.size(); ++i)
+      to_device(stack_[i]);
   }
 
  private:
@@ -59,14 +64,11 @@ class CpuCall {
     bool written;
   };
 
-  template <typename Part>
-  size_t begin_of(const Part& part) const {
-    return stack_.size() - part.size();
-  }
-
-  static bool writes(const c10::Argument& argument) {
-    return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-  }
+  /// Where an argument is.
+  struct Place {
+    size_t argument;
+    c10::Device device;
+  };
 
   // Calls `action` for each tensor of an argument.
   template <typename Action>
@@ -81,45 +83,37 @@ class CpuCall {
     }
   }
 
-  void find_device() {
-    std::optional<c10::Device> device;
-    const char* first_name = "";
-    bool from_host = false;
-    for (size_t i = 0; i < schema_.arguments().size(); ++i) {
-      const c10::IValue& value = stack_[first_ + i];
-      const char* const name = schema_.arguments()[i].name().c_str();
-      if (value.isDevice() && !device && value.toDevice().type() == kType)
-        device = value.toDevice(), first_name = name;
-      for_each_tensor(value, [&](const at::Tensor& tensor) {
-        if (!is_virtual(tensor)) {
-          from_host = from_host || (tensor.defined() && tensor.dim() > 0);
-        } else if (!device) {
-          device = tensor.device(), first_name = name;
-        } else if (*device != tensor.device()) {
-          refuse(first_name, *device, name, tensor.device());
-        }
-      });
-    }
-    index_ = device ? device->index() : c10::DeviceIndex{0};
+  void note_devices(size_t argument) {
+    const c10::IValue& value = stack_[first_ + argument];
+    if (value.isDevice() && value.toDevice().type() == kType)
+      note_virtual({argument, value.toDevice()});
+    for_each_tensor(value, [&](const at::Tensor& tensor) {
+      if (is_virtual(tensor))
+        note_virtual({argument, tensor.device()});
+      else if (tensor.defined() && tensor.dim() > 0 && !elsewhere_)
+        elsewhere_ = {argument, tensor.device()};
+    });
+  }
+
+  void note_virtual(const Place& place) {
+    if (!device_)
+      device_ = place;
+    else if (device_->device != place.device)
+      refuse(*device_, place);
+  }
+
+  void require_one_device() {
+    if (device_ && elsewhere_ && !takes_host_tensors(schema_.name())) refuse(*device_, *elsewhere_);
+    index_ = device_ ? device_->device.index() : c10::DeviceIndex{0};
     Devices::get().require(index_);
-    if (from_host && device) require_no_host_tensors(first_name, *device);
   }
 
-  void require_no_host_tensors(const char* first_name, c10::Device device) const {
-    if (takes_host_tensors(schema_.name())) return;
-    for (size_t i = 0; i < schema_.arguments().size(); ++i)
-      for_each_tensor(stack_[first_ + i], [&](const at::Tensor& tensor) {
-        if (tensor.defined() && tensor.dim() > 0 && !is_virtual(tensor))
-          refuse(first_name, device, schema_.arguments()[i].name().c_str(), tensor.device());
-      });
-  }
-
-  [[noreturn]] void refuse(const char* one, c10::Device its_device, const char* other,
-                           c10::Device others_device) const {
+  [[noreturn]] void refuse(const Place& one, const Place& other) const {
     throw BadInput(
         "{}: tensors on different devices: '{}' is on {}, but '{}' is on {}; move one of them, by "
         ".to(device)",
-        schema_.name(), one, name_of(its_device), other, name_of(others_device));
+        schema_.name(), schema_.arguments()[one.argument].name(), name_of(one.device),
+        schema_.arguments()[other.argument].name(), name_of(other.device));
   }
 
   at::Tensor alias(const at::Tensor& tensor, bool written) {
@@ -133,8 +127,10 @@ class CpuCall {
     return pairs_.back().alias;
   }
 
-  void to_cpu(c10::IValue& value) {
-    const bool written = writes(schema_.arguments()[static_cast<size_t>(&value - &stack_[first_])]);
+  void to_cpu(size_t argument) {
+    c10::IValue& value = stack_[first_ + argument];
+    const c10::AliasInfo* const alias_info = schema_.arguments()[argument].alias_info();
+    const bool written = alias_info != nullptr && alias_info->isWrite();
     if (value.isTensor()) {
       if (is_virtual(value.toTensor())) value = alias(value.toTensor(), written);
     } else if (value.isTensorList()) {
@@ -179,8 +175,10 @@ class CpuCall {
   const c10::OperatorHandle& op_;
   const c10::FunctionSchema& schema_;
   c10::Stack& stack_;
-  const size_t first_;  ///< of the arguments on the stack
-  c10::DeviceIndex index_ = 0;
+  const size_t first_;              ///< of the arguments on the stack
+  std::optional<Place> device_;     ///< the first argument on a virtual device
+  std::optional<Place> elsewhere_;  ///< the first other tensor that is not a single number
+  c10::DeviceIndex index_ = 0;      ///< of the device that computes
   c10::SmallVector<Pair, 4> pairs_;
 };
 

@@ -1,7 +1,5 @@
 #include "virtual_devices/devices.h"
 
-#include <ATen/ATen.h>
-
 #include "lockstep/error.h"
 #include "virtual_devices/counting_allocator.h"
 #include "virtual_devices/memory.h"
@@ -14,7 +12,16 @@ Devices& Devices::get() {
   return devices;
 }
 
+int Devices::count_for_libtorch() noexcept {
+  if (count() == 0) asked_too_early_ = true;
+  return count();
+}
+
 void Devices::make(const VirtualDeviceOptions& options) {
+  if (asked_too_early_)
+    throw BadInput(
+        "make_virtual_devices was called after the first backward pass of this process: LibTorch "
+        "then computes no backward pass on new devices; call it at the start of the program");
   options_ = options;
   for (int i = 0; i < options.count; ++i)
     accounts_.push_back(
@@ -44,20 +51,6 @@ MemoryAccount& account_of(c10::Device device) {
   return Devices::get().account(device.index());
 }
 
-// LibTorch's autograd makes a thread for each device in the first backward pass, and never more.
-void require_backward_passes() {
-  Devices& devices = Devices::get();
-  try {
-    const auto last = at::TensorOptions(virtual_device(devices.count() - 1));
-    at::ones({1}, last).requires_grad_().sum().backward();
-  } catch (const c10::Error&) {
-    devices.unmake();
-    throw BadInput(
-        "make_virtual_devices was called after the first backward pass of this process: LibTorch "
-        "then computes no backward pass on new devices; call it at the start of the program");
-  }
-}
-
 }  // namespace
 }  // namespace virtual_devices
 
@@ -80,11 +73,9 @@ void make_virtual_devices(const VirtualDeviceOptions& options) {
         before.count, before.memory_bytes, options.count, options.memory_bytes);
   devices.make(options);
   virtual_devices::install_counting_allocator();
-  virtual_devices::register_guard();
   virtual_devices::register_allocator();
   virtual_devices::register_operators();
   virtual_devices::explain_segmentation_faults();
-  virtual_devices::require_backward_passes();
 }
 
 int virtual_device_count() {

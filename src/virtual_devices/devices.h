@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKey.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -19,8 +20,11 @@ class Devices {
  public:
   static Devices& get();
 
+  /// Throws BadInput if LibTorch has counted devices already.
   void make(const VirtualDeviceOptions& options);
-  void unmake() { *this = Devices(); }
+  /// LibTorch's autograd counts devices in its first backward pass, makes a thread for each, and
+  /// never counts again.
+  int count_for_libtorch() noexcept;
   int count() const { return static_cast<int>(accounts_.size()); }
   MemoryAccount& account(c10::DeviceIndex index) { return *accounts_[static_cast<size_t>(index)]; }
   /// Throws BadInput if there is no such device.
@@ -30,13 +34,13 @@ class Devices {
  private:
   VirtualDeviceOptions options_ = {.count = 0};
   std::vector<std::unique_ptr<MemoryAccount>> accounts_;
+  std::atomic<bool> asked_too_early_ = false;
 };
 
 /// "virtual:0", "cpu".
 std::string name_of(c10::Device device);
 
-/// Tells LibTorch of the devices: guards, allocator, operators.
-void register_guard();
+/// Tells LibTorch which code computes on the devices.
 void register_operators();
 
 /// A host that uses a device's address ends in a segmentation fault: says why, then leaves it to

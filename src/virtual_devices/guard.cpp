@@ -24,7 +24,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return before;
   }
   c10::DeviceIndex deviceCount() const noexcept override {
-    return static_cast<c10::DeviceIndex>(Devices::get().count());
+    return static_cast<c10::DeviceIndex>(Devices::get().count_for_libtorch());
   }
 
   c10::Stream getStream(c10::Device device) const noexcept override {
@@ -45,11 +45,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   bool queryEvent(void* /*event*/) const override { return true; }
 };
 
+// When the library is loaded, so that `make` notices a backward pass before it.
+const c10::impl::DeviceGuardImplRegistrar registrar(kType, new Guard());
+
 }  // namespace
-
-void register_guard() {
-  static Guard guard;
-  static const c10::impl::DeviceGuardImplRegistrar registrar(kType, &guard);
-}
-
 }  // namespace lockstep::virtual_devices

@@ -14,3 +14,10 @@
     default_copy_data(to, from, bytes);                                          \
   }
 #endif
+
+namespace lockstep::virtual_devices {
+
+/// Whether operators without a derivative need a rule for what autograd does with them.
+constexpr bool kLacksAutogradFallback = TORCH_VERSION_MAJOR < 2;
+
+}  // namespace lockstep::virtual_devices

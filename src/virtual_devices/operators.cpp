@@ -105,9 +105,7 @@ class Registration {
     others_.fallback(by_cpu_kernel());
     aten_.impl("_has_compatible_shallow_copy_type", may_take_data_of);
     aten_autograd_.impl("_has_compatible_shallow_copy_type", may_take_data_of);
-#if TORCH_VERSION_MAJOR < 2
-    autograd_.fallback(torch::CppFunction::makeFallthrough());
-#endif
+    if (kLacksAutogradFallback) autograd_.fallback(torch::CppFunction::makeFallthrough());
   }
 
  private:
@@ -147,10 +145,8 @@ class Registration {
   torch::Library others_{torch::Library::IMPL, "_", kKey, __FILE__, __LINE__};
   torch::Library aten_autograd_{torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1,
                                 __FILE__, __LINE__};
-#if TORCH_VERSION_MAJOR < 2
   torch::Library autograd_{torch::Library::IMPL, "_", c10::DispatchKey::AutogradPrivateUse1,
                            __FILE__, __LINE__};
-#endif
 };
 
 }  // namespace
