@@ -36,7 +36,7 @@ struct VirtualDeviceOptions {
 /// a device tensor on the host ends in a segmentation fault, and a message says why. Tensors of
 /// different devices in one operation are an error, as they are with real devices.
 ///
-/// LibTorch has one place for such devices, PrivateUse1: in its own messages they are called
+/// LibTorch has one place for such devices, PrivateUse1: in messages of LibTorch 1 they are called
 /// `privateuseone:0`. Call this once per process, before the first backward pass: a
 /// second call with other options throws BadInput.
 void make_virtual_devices(const VirtualDeviceOptions& options);

@@ -2,6 +2,7 @@
 
 #include "lockstep/error.h"
 #include "virtual_devices/counting_allocator.h"
+#include "virtual_devices/libtorch.h"
 #include "virtual_devices/memory.h"
 
 namespace lockstep {
@@ -73,6 +74,7 @@ void make_virtual_devices(const VirtualDeviceOptions& options) {
         before.count, before.memory_bytes, options.count, options.memory_bytes);
   devices.make(options);
   virtual_devices::install_counting_allocator();
+  virtual_devices::name_backend();
   virtual_devices::register_allocator();
   virtual_devices::register_operators();
   virtual_devices::explain_segmentation_faults();

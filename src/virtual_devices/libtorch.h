@@ -20,4 +20,8 @@ namespace lockstep::virtual_devices {
 /// Whether operators without a derivative need a rule for what autograd does with them.
 constexpr bool kLacksAutogradFallback = TORCH_VERSION_MAJOR < 2;
 
+/// Gives the devices their name in LibTorch's messages, and says that there are some: without that,
+/// LibTorch 2.14's autograd refuses them. LibTorch 1 has no such function.
+void name_backend();
+
 }  // namespace lockstep::virtual_devices
