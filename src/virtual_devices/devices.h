@@ -40,6 +40,9 @@ class Devices {
 /// "virtual:0", "cpu".
 std::string name_of(c10::Device device);
 
+/// The number of this thread's current device.
+c10::DeviceIndex current_device();
+
 /// Tells LibTorch which code computes on the devices.
 void register_operators();
 

@@ -49,4 +49,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 const c10::impl::DeviceGuardImplRegistrar registrar(kType, new Guard());
 
 }  // namespace
+
+c10::DeviceIndex current_device() {
+  return current;
+}
+
 }  // namespace lockstep::virtual_devices

@@ -45,10 +45,6 @@ c10::Storage cpu_storage(size_t bytes) {
           c10::GetCPUAllocator(), /*resizable=*/true};
 }
 
-c10::DeviceIndex current_device() {
-  return c10::impl::getDeviceGuardImpl(kType)->getDevice().index();
-}
-
 class DeviceAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) LOCKSTEP_ALLOCATE_CONST override {

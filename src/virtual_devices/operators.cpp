@@ -9,7 +9,6 @@
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
 #include <memory>
@@ -28,9 +27,7 @@ namespace lockstep::virtual_devices {
 namespace {
 
 c10::DeviceIndex index_of(c10::optional<c10::Device> device) {
-  const c10::DeviceIndex index = device && device->has_index()
-                                     ? device->index()
-                                     : c10::impl::VirtualGuardImpl(kType).getDevice().index();
+  const c10::DeviceIndex index = device && device->has_index() ? device->index() : current_device();
   Devices::get().require(index);
   return index;
 }
