@@ -18,6 +18,22 @@ struct VirtualDeviceOptions {
   int count = 1;
   /// The memory of each, in bytes; 0: no limit.
   int64_t memory_bytes = 0;
+  /// Whether a call of an operator returns when the device has computed it (`inlined`, in the
+  /// caller's thread), or at once: then a thread of the device computes, as a GPU does, and the
+  /// host waits only where it needs values.
+  enum class Mode { inlined, asynchronous } mode = Mode::inlined;
+  /// The cores of each asynchronous device; 0: an equal share of this process's cores.
+  int cores = 0;
+  /// The speed of copies between the host and a device, and between devices: a copy takes
+  /// `copy_latency` seconds and its bytes divided by `copy_bandwidth` (bytes per second; 0: as fast
+  /// as this machine copies).
+  double copy_bandwidth = 0;
+  double copy_latency = 0;
+  /// Tasks of asynchronous devices are delayed by up to this many seconds, at random: for tests of
+  /// whether a program waits where it must.
+  double largest_delay = 0;
+
+  bool operator==(const VirtualDeviceOptions&) const = default;
 };
 
 /// Makes virtual devices, on which LibTorch computes as on accelerators, without a GPU. A program
@@ -56,6 +72,10 @@ struct DeviceMemory {
 
 /// Throws BadInput if `device` is not a virtual device.
 DeviceMemory memory_of(c10::Device device);
+
+/// Waits until a virtual device has computed all that it was asked for. Throws what an operator has
+/// thrown meanwhile. Does nothing if the device is not asynchronous.
+void synchronize(c10::Device device);
 
 /// Runs a kernel of your own on a virtual device: `kernel` gets CPU tensors over the memory of
 /// `tensors`, which are on one device, and may change their elements.

@@ -13,7 +13,8 @@ enum class Purpose : uint64_t {
   hold_out,
   evaluation,
   validation,
-  mixup
+  mixup,
+  delay
 };
 
 /// Random numbers that are a pure function of their key: which worker or thread draws them, and

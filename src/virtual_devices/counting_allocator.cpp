@@ -30,7 +30,7 @@ __attribute__((no_sanitize("address"))) bool has_mark(const Header* header) {
   return header->mark == mark_at(header);
 }
 
-thread_local MemoryAccount* computing_on = nullptr;
+thread_local ComputingOn* computing_on = nullptr;
 
 c10::Allocator* plain_allocator = nullptr;  // constant once it is installed
 
@@ -42,7 +42,10 @@ void free_counted(void* data) {
     return;
   }
   header->mark = 0;
-  if (header->account != nullptr) header->account->give_back(header->bytes);
+  if (header->account != nullptr) {
+    header->account->give_back(header->bytes);
+    if (computing_on != nullptr) computing_on->note_freed(header->bytes);
+  }
   plain_allocator->raw_deallocate(header);
 }
 
@@ -57,11 +60,12 @@ class CountingAllocator final : public c10::Allocator {
 
  private:
   static void* allocate_counted(size_t bytes) {
-    MemoryAccount* const account = computing_on;
+    MemoryAccount* const account = computing_on == nullptr ? nullptr : &computing_on->account();
     const auto counted = static_cast<int64_t>(bytes);
     if (account != nullptr) account->take(counted);
     try {
       void* const memory = plain_allocator->raw_allocate(bytes + sizeof(Header));
+      if (account != nullptr) computing_on->note_allocated(counted);
       return new (memory) Header{mark_at(memory), account, counted} + 1;
     } catch (...) {
       if (account != nullptr) account->give_back(counted);
@@ -79,9 +83,15 @@ void install_counting_allocator() {
   c10::SetCPUAllocator(&allocator, kOverLibTorchs);
 }
 
-ComputingOn::ComputingOn(MemoryAccount& account) : outer_(computing_on) {
-  computing_on = &account;
+Holding take_over(void* data) {
+  if (data == nullptr) return {};
+  Header* const header = static_cast<Header*>(data) - 1;
+  if (!has_mark(header) || header->account == nullptr) return {};
+  return {std::exchange(header->account, nullptr), header->bytes};
 }
+
+ComputingOn::ComputingOn(MemoryAccount& account)
+    : account_(account), outer_(std::exchange(computing_on, this)) {}
 
 ComputingOn::~ComputingOn() {
   computing_on = outer_;

@@ -2,13 +2,18 @@
 // *results* become tensors of the device: an argument that it returns is that argument again, a
 // view of an argument shares the argument's storage, and anything else is new memory, which is
 // adopted as it is. Nothing is copied.
+//
+// On asynchronous devices a call returns before its kernel has run, if its results' shapes are
+// known from an earlier call with arguments of the same shapes; else it waits for the kernel. The
+// results are *promised*: their storages get their memory when the kernel has run, in the device's
+// stream.
 #include "virtual_devices/cpu_call.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
-#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <optional>
@@ -16,9 +21,13 @@
 #include <utility>
 
 #include "lockstep/error.h"
+#include "virtual_devices/compute.h"
 #include "virtual_devices/counting_allocator.h"
 #include "virtual_devices/devices.h"
+#include "virtual_devices/learned_results.h"
 #include "virtual_devices/memory.h"
+#include "virtual_devices/queued_call.h"
+#include "virtual_devices/streams.h"
 
 namespace lockstep::virtual_devices {
 namespace {
@@ -47,23 +56,16 @@ class CpuCall {
     for (size_t i = 0; i < schema_.arguments().size(); ++i) note_devices(i);
     require_one_device();
     for (size_t i = 0; i < schema_.arguments().size(); ++i) to_cpu(i);
-    {
-      const at::AutoDispatchBelowADInplaceOrView below_autograd;
-      const ComputingOn device(Devices::get().account(index_));
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
-    }
-    take_writes();
-    for (size_t i = stack_.size() - schema_.returns().size(); i < stack_.size(); ++i)
-      to_device(stack_[i]);
+    if (!Devices::get().asynchronous() || only_makes_views(schema_)) return run_here();
+    const std::string key = LearnedResults::get().key_of(op_, stack_, first_, pairs_);
+    const auto expected = key.empty() ? nullptr : LearnedResults::get().find(key);
+    if (expected)
+      start_call(op_, stack_, pairs_, index_, expected);
+    else
+      wait_and_learn(key);
   }
 
  private:
-  struct Pair {
-    at::Tensor on_device;
-    at::Tensor alias;
-    bool written;
-  };
-
   /// Where an argument is.
   struct Place {
     size_t argument;
@@ -147,6 +149,32 @@ class CpuCall {
     }
   }
 
+  void run_here() {
+    {
+      const ComputingOn device(Devices::get().account(index_));
+      compute(op_, stack_);
+    }
+    take_results();
+  }
+
+  void wait_and_learn(const std::string& key) {
+    int64_t most_bytes = 0;
+    Streams::get().run(index_, schema_.name(), uses_of(pairs_), [&] {
+      ComputingOn device(Devices::get().account(index_));
+      const at::AutoGradMode grad_mode(grad_mode_);
+      compute(op_, stack_);
+      most_bytes = device.most();
+    });
+    if (!key.empty()) LearnedResults::get().learn(key, op_, stack_, pairs_, most_bytes);
+    take_results();
+  }
+
+  void take_results() {
+    take_writes();
+    for (size_t i = stack_.size() - schema_.returns().size(); i < stack_.size(); ++i)
+      to_device(stack_[i]);
+  }
+
   void take_writes() const {
     for (const Pair& pair : pairs_)
       if (pair.written) take_changes(pair.on_device, pair.alias);
@@ -179,7 +207,8 @@ class CpuCall {
   std::optional<Place> device_;     ///< the first argument on a virtual device
   std::optional<Place> elsewhere_;  ///< the first other tensor that is not a single number
   c10::DeviceIndex index_ = 0;      ///< of the device that computes
-  c10::SmallVector<Pair, 4> pairs_;
+  Pairs pairs_;
+  const bool grad_mode_ = at::GradMode::is_enabled();
 };
 
 }  // namespace

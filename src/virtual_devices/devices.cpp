@@ -1,9 +1,13 @@
 #include "virtual_devices/devices.h"
 
+#include <cmath>
+#include <utility>
+
 #include "lockstep/error.h"
 #include "virtual_devices/counting_allocator.h"
 #include "virtual_devices/libtorch.h"
 #include "virtual_devices/memory.h"
+#include "virtual_devices/streams.h"
 
 namespace lockstep {
 namespace virtual_devices {
@@ -57,22 +61,47 @@ MemoryAccount& account_of(c10::Device device) {
 
 using virtual_devices::Devices;
 
-void make_virtual_devices(const VirtualDeviceOptions& options) {
+namespace {
+
+void check(const VirtualDeviceOptions& options) {
   constexpr int kMost = 64;
   if (options.count < 1 || options.count > kMost)
     throw BadInput("{} virtual devices: expected 1 to {}", options.count, kMost);
   if (options.memory_bytes < 0)
     throw BadInput("virtual devices with {} bytes of memory: expected 0 (no limit) or more",
                    options.memory_bytes);
+  if (options.cores < 0)
+    throw BadInput("virtual devices with {} cores: expected 0 (a share of the process's) or more",
+                   options.cores);
+  const std::pair<const char*, double> figures[] = {{"copy_bandwidth", options.copy_bandwidth},
+                                                    {"copy_latency", options.copy_latency},
+                                                    {"largest_delay", options.largest_delay}};
+  for (const auto& [name, value] : figures)
+    if (!std::isfinite(value) || value < 0)
+      throw BadInput("virtual devices with {} = {}: expected 0 or more", name, value);
+}
+
+std::string describe(const VirtualDeviceOptions& options) {
+  return fmt::format("{} {} with a limit of {} bytes", options.count,
+                     options.mode == VirtualDeviceOptions::Mode::asynchronous
+                         ? "asynchronous devices"
+                         : "devices that compute inline",
+                     options.memory_bytes);
+}
+
+}  // namespace
+
+void make_virtual_devices(const VirtualDeviceOptions& options) {
+  check(options);
   Devices& devices = Devices::get();
-  const VirtualDeviceOptions& before = devices.options();
-  if (before.count == options.count && before.memory_bytes == options.memory_bytes) return;
+  if (devices.options() == options) return;
   if (devices.count() > 0)
     throw BadInput(
-        "virtual devices can be made once: there are {} with a limit of {} bytes, and now {} with "
-        "{} were asked for",
-        before.count, before.memory_bytes, options.count, options.memory_bytes);
+        "virtual devices can be made once: there are {}, and now {} were asked for (or the same "
+        "with other cores, copies or delays)",
+        describe(devices.options()), describe(options));
   devices.make(options);
+  if (devices.asynchronous()) virtual_devices::Streams::get().make(options);
   virtual_devices::install_counting_allocator();
   virtual_devices::name_backend();
   virtual_devices::register_allocator();
@@ -92,6 +121,11 @@ c10::Device virtual_device(int index) {
 DeviceMemory memory_of(c10::Device device) {
   const MemoryAccount& account = virtual_devices::account_of(device);
   return {.in_use = account.in_use(), .peak = account.peak(), .limit = account.limit()};
+}
+
+void synchronize(c10::Device device) {
+  virtual_devices::account_of(device);  // refuses what is not a virtual device
+  if (Devices::get().asynchronous()) virtual_devices::Streams::get().synchronize(device.index());
 }
 
 void forget_peak_memory(c10::Device device) {

@@ -30,6 +30,7 @@ class Devices {
   /// Throws BadInput if there is no such device.
   void require(int index) const;
   const VirtualDeviceOptions& options() const { return options_; }
+  bool asynchronous() const { return options_.mode == VirtualDeviceOptions::Mode::asynchronous; }
 
  private:
   VirtualDeviceOptions options_ = {.count = 0};

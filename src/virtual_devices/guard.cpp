@@ -1,13 +1,20 @@
-// Virtual devices compute when they are told to, so that streams and events have nothing to wait
-// for.
+// How LibTorch asks for devices, streams and events. Devices that compute inline have nothing to
+// wait for.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <memory>
+
 #include "virtual_devices/devices.h"
+#include "virtual_devices/streams.h"
 
 namespace lockstep::virtual_devices {
 namespace {
 
 thread_local c10::DeviceIndex current = 0;
+
+bool asynchronous() {
+  return Devices::get().asynchronous();
+}
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
@@ -28,21 +35,46 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   c10::Stream getStream(c10::Device device) const noexcept override {
+    return current_stream(device.has_index() ? device.index() : current);
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::DEFAULT, device);
   }
-  c10::Stream getDefaultStream(c10::Device device) const override { return getStream(device); }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high_priority*/) const override {
-    return getStream(device);
+    return asynchronous() ? stream_from_pool(device.index()) : getDefaultStream(device);
   }
   c10::Stream exchangeStream(c10::Stream stream) const noexcept override {
-    return getStream(stream.device());
+    return exchange_current_stream(stream);
   }
-  bool queryStream(const c10::Stream& /*stream*/) const override { return true; }
-  void synchronizeStream(const c10::Stream& /*stream*/) const override {}
-  void record(void** /*event*/, const c10::Stream& /*stream*/, c10::DeviceIndex /*index*/,
-              c10::EventFlag /*flag*/) const override {}
-  void block(void* /*event*/, const c10::Stream& /*stream*/) const override {}
-  bool queryEvent(void* /*event*/) const override { return true; }
+  bool queryStream(const c10::Stream& stream) const override {
+    return !asynchronous() || Streams::get().query(Streams::get().record(stream));
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    if (asynchronous()) Streams::get().synchronize(stream);
+  }
+  void synchronizeDevice(c10::DeviceIndex index) const {  // since 2.6
+    if (asynchronous()) Streams::get().synchronize(index);
+  }
+
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex /*index*/,
+              c10::EventFlag /*flag*/) const override {
+    if (!asynchronous()) return;
+    auto recorded = std::make_unique<StreamEvent>(Streams::get().record(stream));
+    destroyEvent(*event, stream.device_index());
+    *event = recorded.release();
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    if (event != nullptr) Streams::get().wait(stream, *static_cast<StreamEvent*>(event));
+  }
+  bool queryEvent(void* event) const override {
+    return event == nullptr || Streams::get().query(*static_cast<StreamEvent*>(event));
+  }
+  void synchronizeEvent(void* event) const {  // since 2.4
+    if (event != nullptr) Streams::get().synchronize(*static_cast<StreamEvent*>(event));
+  }
+  void destroyEvent(void* event, c10::DeviceIndex /*index*/) const noexcept override {
+    delete static_cast<StreamEvent*>(event);
+  }
 };
 
 // When the library is loaded, so that `make` notices a backward pass before it.

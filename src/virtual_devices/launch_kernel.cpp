@@ -4,6 +4,7 @@
 #include "virtual_devices/counting_allocator.h"
 #include "virtual_devices/devices.h"
 #include "virtual_devices/memory.h"
+#include "virtual_devices/streams.h"
 
 namespace lockstep {
 
@@ -21,9 +22,16 @@ void launch_kernel(const std::vector<at::Tensor>& tensors,
                      virtual_devices::name_of(device), virtual_devices::name_of(tensor.device()));
     aliases.push_back(virtual_devices::alias_of(tensor));
   }
-  const virtual_devices::ComputingOn computing(
-      virtual_devices::Devices::get().account(device.index()));
-  kernel(aliases);
+  virtual_devices::Devices& devices = virtual_devices::Devices::get();
+  const auto compute = [&] {
+    const virtual_devices::ComputingOn computing(devices.account(device.index()));
+    kernel(aliases);
+  };
+  if (!devices.asynchronous()) return compute();
+  static const std::string by = "launch_kernel";
+  std::vector<virtual_devices::Use> uses;
+  for (const at::Tensor& tensor : tensors) uses.push_back({tensor, true});
+  virtual_devices::Streams::get().run(device.index(), by, uses, compute);
 }
 
 }  // namespace lockstep

@@ -16,11 +16,6 @@
 namespace lockstep::virtual_devices {
 namespace {
 
-// What a device storage owns.
-struct Block {
-  c10::Storage twin;
-};
-
 void free_block(void* block) {
   delete static_cast<Block*>(block);
 }
@@ -36,13 +31,19 @@ void* hidden_address(size_t bytes) {
   return reinterpret_cast<void*>(kFirstHidden + next.fetch_add(used) % kHidden);
 }
 
-c10::DataPtr hidden(std::unique_ptr<Block> block, size_t bytes, c10::DeviceIndex index) {
+c10::DataPtr hidden(c10::Storage twin, Holding counted, c10::DeviceIndex index) {
+  const size_t bytes = twin.nbytes();
+  auto block = std::make_unique<Block>(Block{std::move(twin), std::move(counted), {}});
   return {hidden_address(bytes), block.release(), &free_block, c10::Device(kType, index)};
 }
 
-c10::Storage cpu_storage(size_t bytes) {
-  return {c10::Storage::use_byte_size_t(), bytes, c10::GetCPUAllocator()->allocate(bytes),
-          c10::GetCPUAllocator(), /*resizable=*/true};
+c10::DataPtr hidden(const c10::Storage& twin, c10::DeviceIndex index) {
+  return hidden(twin, take_over(twin.data_ptr().get()), index);
+}
+
+c10::Storage cpu_storage(size_t bytes, c10::DataPtr data) {
+  return {c10::Storage::use_byte_size_t(), bytes, std::move(data), c10::GetCPUAllocator(),
+          /*resizable=*/true};
 }
 
 class DeviceAllocator final : public c10::Allocator {
@@ -50,7 +51,7 @@ class DeviceAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) LOCKSTEP_ALLOCATE_CONST override {
     const c10::DeviceIndex index = current_device();
     const ComputingOn device(Devices::get().account(index));
-    return hidden(std::make_unique<Block>(Block{cpu_storage(bytes)}), bytes, index);
+    return hidden(cpu_storage(bytes, c10::GetCPUAllocator()->allocate(bytes)), index);
   }
   LOCKSTEP_COPY_DATA
 };
@@ -60,29 +61,22 @@ DeviceAllocator& device_allocator() {
   return allocator;
 }
 
-c10::Storage adopted(const c10::Storage& twin, c10::DeviceIndex index) {
-  return {c10::Storage::use_byte_size_t(), twin.nbytes(),
-          hidden(std::make_unique<Block>(Block{twin}), twin.nbytes(), index), &device_allocator(),
+c10::Storage device_storage(size_t bytes, c10::DataPtr data) {
+  return {c10::Storage::use_byte_size_t(), bytes, std::move(data), &device_allocator(),
           /*resizable=*/true};
 }
 
-Block& block_of(const at::Tensor& tensor) {
-  const c10::DataPtr& data = tensor.storage().data_ptr();
-  if (data.get_deleter() != &free_block)
-    throw BadInput(
-        "a tensor on {} has memory that is not the device's; make it on the host, then call "
-        ".to(device)",
-        name_of(tensor.device()));
-  return *static_cast<Block*>(data.get_context());
+c10::Storage adopted(const c10::Storage& twin, c10::DeviceIndex index) {
+  return device_storage(twin.nbytes(), hidden(twin, index));
 }
 
-at::Tensor strided_like(const at::Tensor& like, c10::Storage storage, c10::DispatchKey key) {
+at::Tensor strided(const Shape& shape, c10::Storage storage, c10::DispatchKey key) {
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(key), like.dtype());
+      std::move(storage), c10::DispatchKeySet(key), shape.type);
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  impl.set_sizes_and_strides(like.sizes(), like.strides());
-  impl.set_storage_offset(like.storage_offset());
-  if (like.unsafeGetTensorImpl()->is_wrapped_number()) impl.set_wrapped_number(true);
+  impl.set_sizes_and_strides(shape.sizes, shape.strides);
+  impl.set_storage_offset(shape.offset);
+  if (shape.wrapped_number) impl.set_wrapped_number(true);
   return tensor;
 }
 
@@ -97,15 +91,37 @@ void register_allocator() {
 }
 
 at::Tensor adopt(const at::Tensor& on_cpu, c10::DeviceIndex index) {
-  return strided_like(on_cpu, adopted(on_cpu.storage(), index), kKey);
+  return on_device(Shape::of(on_cpu), adopted(on_cpu.storage(), index));
+}
+
+c10::Storage promised_storage(size_t bytes, Holding counted, c10::DeviceIndex index) {
+  return device_storage(bytes, hidden(cpu_storage(bytes, {nullptr, c10::Device(c10::kCPU)}),
+                                      std::move(counted), index));
+}
+
+void keep_promise(const c10::Storage& twin, const c10::Storage& computed) {
+  take_over(computed.data_ptr().get());
+  c10::DataPtr none(nullptr, c10::Device(c10::kCPU));
+  twin.unsafeGetStorageImpl()->set_data_ptr(
+      computed.unsafeGetStorageImpl()->set_data_ptr(std::move(none)));
+}
+
+Block& block_of(const at::Tensor& on_device) {
+  const c10::DataPtr& data = on_device.storage().data_ptr();
+  if (data.get_deleter() != &free_block)
+    throw BadInput(
+        "a tensor on {} has memory that is not the device's; make it on the host, then call "
+        ".to(device)",
+        name_of(on_device.device()));
+  return *static_cast<Block*>(data.get_context());
 }
 
 at::Tensor alias_of(const at::Tensor& on_device) {
-  return strided_like(on_device, block_of(on_device).twin, c10::DispatchKey::CPU);
+  return strided(Shape::of(on_device), block_of(on_device).twin, c10::DispatchKey::CPU);
 }
 
-at::Tensor view_like(const at::Tensor& on_device, const at::Tensor& alias) {
-  return strided_like(alias, on_device.storage(), kKey);
+at::Tensor view_like(const at::Tensor& tensor, const at::Tensor& alias) {
+  return on_device(Shape::of(alias), tensor.storage());
 }
 
 void take_changes(const at::Tensor& on_device, const at::Tensor& alias) {
@@ -118,13 +134,26 @@ void take_changes(const at::Tensor& on_device, const at::Tensor& alias) {
   } else if (twin.nbytes() != on_device.storage().nbytes()) {
     c10::StorageImpl& storage = *on_device.storage().unsafeGetStorageImpl();
     storage.set_nbytes(twin.nbytes());
-    storage.set_data_ptr(
-        hidden(std::make_unique<Block>(Block{twin}), twin.nbytes(), on_device.device().index()));
+    storage.set_data_ptr(hidden(twin, on_device.device().index()));
   }
   if (impl.sizes() != alias.sizes() || impl.strides() != alias.strides())
     impl.set_sizes_and_strides(alias.sizes(), alias.strides());
   if (impl.storage_offset() != alias.storage_offset())
     impl.set_storage_offset(alias.storage_offset());
+}
+
+Shape Shape::of(const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  Shape shape{.offset = tensor.storage_offset(),
+              .type = tensor.dtype(),
+              .wrapped_number = impl.is_wrapped_number()};
+  shape.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  shape.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  return shape;
+}
+
+at::Tensor on_device(const Shape& shape, c10::Storage storage) {
+  return strided(shape, std::move(storage), kKey);
 }
 
 }  // namespace lockstep::virtual_devices

@@ -3,7 +3,6 @@
 // otherwise compose some of them from others, with other bits and at other speeds. Operators that
 // are composed on CPUs too are composed here in the same way.
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
@@ -16,11 +15,13 @@
 #include <string>
 
 #include "lockstep/error.h"
+#include "virtual_devices/copies.h"
 #include "virtual_devices/counting_allocator.h"
 #include "virtual_devices/cpu_call.h"
 #include "virtual_devices/devices.h"
 #include "virtual_devices/libtorch.h"
 #include "virtual_devices/memory.h"
+#include "virtual_devices/pinned_memory.h"
 #include "virtual_devices/recurrent_cells.h"
 
 namespace lockstep::virtual_devices {
@@ -49,22 +50,17 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
                index);
 }
 
-at::Tensor on_host(const at::Tensor& tensor) {
-  return tensor.device().type() == kType ? alias_of(tensor) : tensor;
-}
-
-// Also between devices, and between a device and the host.
-at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool /*non_blocking*/) {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const at::Tensor& on_device = to.device().type() == kType ? to : from;
-  const ComputingOn computing(Devices::get().account(on_device.device().index()));
-  on_host(to).copy_(on_host(from));
-  return to;
-}
-
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool /*non_blocking*/) {
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   at::Tensor target = to;
-  return copy(target, from, false);
+  return copy(target, from, non_blocking);
+}
+
+at::Tensor pin_memory(const at::Tensor& tensor, c10::optional<c10::Device> /*device*/) {
+  return pinned_copy(tensor);
+}
+
+bool is_pinned(const at::Tensor& tensor, c10::optional<c10::Device> /*device*/) {
+  return is_in_pinned_memory(tensor);
 }
 
 at::Tensor& set_storage(at::Tensor& tensor, at::Storage source, int64_t offset,
@@ -117,6 +113,8 @@ class Registration {
     own("empty_strided", empty_strided);
     own("copy_", copy);
     own("_copy_from", copy_from);
+    own("_pin_memory", pin_memory);
+    own("is_pinned", is_pinned);
     own("as_strided", at::native::as_strided_tensorimpl);
     own("view", static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(at::native::view));
     own("_reshape_alias", at::native::_reshape_alias);

@@ -1,0 +1,131 @@
+#include "device/stream.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <utility>
+
+#include "device/random.h"
+
+namespace lockstep::device {
+namespace {
+
+constexpr size_t kMostQueued = 1000;
+
+// About 20 microseconds: to sleep and be woken takes longer than that, and tasks follow each other
+// closely.
+constexpr int kSpins = 500;
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+}  // namespace
+
+Stream::Stream(StreamOptions options) : options_(std::move(options)), thread_([this] { work(); }) {}
+
+Stream::~Stream() {
+  {
+    const MutexLock lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Stream::Moment Stream::start(Task task) {
+  MutexLock lock(mutex_);
+  while (queue_.size() >= kMostQueued) {
+    ++sleepers_;
+    changed_.wait(mutex_);
+    --sleepers_;
+  }
+  queue_.push_back(std::move(task));
+  const Moment moment = started_.fetch_add(1, std::memory_order_release) + 1;
+  const bool awaited = sleepers_ > 0;
+  lock.unlock();
+  if (awaited) changed_.notify_all();
+  return moment;
+}
+
+void Stream::wait_for(const Stream& other, Moment moment) {
+  if (&other == this || other.has_reached(moment)) return;
+  start([&other, moment] { other.await(moment); });
+}
+
+void Stream::await(Moment moment) const {
+  for (int i = 0; i < kSpins; ++i) {
+    if (has_reached(moment)) return;
+    pause_briefly();
+  }
+  const MutexLock lock(mutex_);
+  ++sleepers_;
+  while (!has_reached(moment)) changed_.wait(mutex_);
+  --sleepers_;
+}
+
+void Stream::synchronize(Moment moment) {
+  await(moment);
+  std::exception_ptr error;
+  {
+    const MutexLock lock(mutex_);
+    std::swap(error, error_);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+Stream::Task Stream::next() {
+  const Moment ended = ended_.load(std::memory_order_relaxed);
+  for (int i = 0; i < kSpins && started_.load(std::memory_order_acquire) == ended; ++i)
+    pause_briefly();
+  const MutexLock lock(mutex_);
+  ++sleepers_;
+  while (queue_.empty() && !ending_) changed_.wait(mutex_);
+  --sleepers_;
+  if (queue_.empty()) return nullptr;
+  Task task = std::move(queue_.front());
+  queue_.pop_front();
+  return task;
+}
+
+void Stream::work() {
+  constexpr size_t kLongest = 15;  // of a thread's name
+  pthread_setname_np(pthread_self(), options_.name.substr(0, kLongest).c_str());
+  if (options_.prepare) options_.prepare();
+  while (Task task = next()) {
+    attempt(task);
+    task = nullptr;  // what it holds is freed before anyone is told that it has ended
+    MutexLock lock(mutex_);
+    ended_.fetch_add(1, std::memory_order_release);
+    const bool awaited = sleepers_ > 0;
+    lock.unlock();
+    if (awaited) changed_.notify_all();
+  }
+}
+
+void Stream::attempt(const Task& task) {
+  {
+    const MutexLock lock(mutex_);
+    if (error_) return;
+  }
+  delay();
+  try {
+    task();
+  } catch (...) {
+    const MutexLock lock(mutex_);
+    error_ = std::current_exception();
+  }
+}
+
+void Stream::delay() {
+  if (options_.largest_delay == 0) return;
+  RandomStream random(Purpose::delay, std::hash<std::string>()(options_.name), delays_++);
+  std::this_thread::sleep_for(
+      std::chrono::duration<double>(options_.largest_delay * random.uniform()));
+}
+
+}  // namespace lockstep::device
