@@ -224,14 +224,17 @@ void Communicator::all_reduce(std::span<const Buffer> terms, const Shards& shard
 
 Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shards& shards,
                                        Operation operation, Cargo cargo,
-                                       std::shared_ptr<const void> owner) {
-  return queue_.start(
-      [this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards, operation, cargo,
-       held = std::move(owner)] { all_reduce_now(kept, shards, operation, cargo); });
+                                       std::shared_ptr<const void> owner,
+                                       std::function<void()> prepare) {
+  return queue_.start([this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
+                       operation, cargo, held = std::move(owner), prepare = std::move(prepare)] {
+    all_reduce_now(kept, shards, operation, cargo, prepare);
+  });
 }
 
 void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& shards,
-                                  Operation operation, Cargo cargo) {
+                                  Operation operation, Cargo cargo,
+                                  const std::function<void()>& prepare) {
   const Buffer bucket = terms.empty() ? Buffer{} : terms.front();
   const Call call{.number = ++sequence_,
                   .algorithm = options_.choose(static_cast<int64_t>(bucket.bytes())),
@@ -241,6 +244,7 @@ void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& s
                   .shards = shards.count()};
   guard(call, cargo, [&] {
     check_terms(terms, shards);
+    if (prepare) prepare();
     if (call.algorithm->in_shared_memory && shared_direct_)
       in_shared_memory(call, terms, shards);
     else if (call.algorithm.is_engine())

@@ -88,9 +88,11 @@ class Communicator {
   /// over shards.
   void all_reduce(std::span<const Buffer> terms, const Shards& shards, Operation operation,
                   Cargo cargo = {});
-  /// `owner` keeps the terms' memory alive until the all-reduce has ended.
+  /// `owner` keeps the terms' memory alive until the all-reduce has ended. `prepare` is called when
+  /// it begins, to wait until the terms are there; what it throws ends the all-reduce.
   Pending all_reduce_async(std::span<const Buffer> terms, const Shards& shards, Operation operation,
-                           Cargo cargo = {}, std::shared_ptr<const void> owner = nullptr);
+                           Cargo cargo = {}, std::shared_ptr<const void> owner = nullptr,
+                           std::function<void()> prepare = nullptr);
 
   void broadcast(Buffer buffer, int root, Cargo cargo = {});
   void reduce(Buffer buffer, int root, Operation operation = Operation::sum);
@@ -140,7 +142,7 @@ class Communicator {
   void run_now(Call call, std::span<const Buffer> buffers, Cargo cargo);
   void exchange_now(const Call& call, const Buffer& outgoing, const Buffer& incoming);
   void all_reduce_now(std::span<const Buffer> terms, const Shards& shards, Operation operation,
-                      Cargo cargo);
+                      Cargo cargo, const std::function<void()>& prepare = nullptr);
   void check_terms(std::span<const Buffer> terms, const Shards& shards) const;
   void in_shared_memory(const Call& call, std::span<const Buffer> terms, const Shards& shards);
   void by_program(const Call& call, std::span<const Buffer> terms, const Shards& shards);

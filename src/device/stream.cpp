@@ -54,7 +54,15 @@ Stream::Moment Stream::start(Task task) {
 
 void Stream::wait_for(const Stream& other, Moment moment) {
   if (&other == this || other.has_reached(moment)) return;
-  start([&other, moment] { other.await(moment); });
+  start([&other, moment] {
+    other.await(moment);
+    other.rethrow();
+  });
+}
+
+void Stream::rethrow() const {
+  const MutexLock lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
 }
 
 void Stream::await(Moment moment) const {
@@ -76,6 +84,11 @@ void Stream::synchronize(Moment moment) {
     std::swap(error, error_);
   }
   if (error) std::rethrow_exception(error);
+}
+
+void Stream::forget(const std::exception_ptr& error) {
+  const MutexLock lock(mutex_);
+  if (error_ == error) error_ = nullptr;
 }
 
 Stream::Task Stream::next() {

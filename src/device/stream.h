@@ -44,7 +44,8 @@ class Stream {
   /// The moment at which all tasks started so far will have ended.
   Moment now() const { return started_.load(std::memory_order_acquire); }
   bool has_reached(Moment moment) const { return ended_.load(std::memory_order_acquire) >= moment; }
-  /// Tasks that are started from now on begin after `other` has reached the moment.
+  /// Tasks that are started from now on begin after `other` has reached the moment. If one of its
+  /// tasks has thrown and nobody was told, they are dropped, with that error.
   void wait_for(const Stream& other, Moment moment);
 
   /// Waits until the moment is reached.
@@ -52,8 +53,12 @@ class Stream {
   /// The same; rethrows what a task has thrown since the last call.
   void synchronize(Moment moment) EXCLUDES(mutex_);
   void synchronize() { synchronize(now()); }
+  /// Tasks run again after this error, of which another stream that had waited for this one has
+  /// told.
+  void forget(const std::exception_ptr& error) EXCLUDES(mutex_);
 
  private:
+  void rethrow() const EXCLUDES(mutex_);
   void work() EXCLUDES(mutex_);
   Task next() EXCLUDES(mutex_);
   void attempt(const Task& task) EXCLUDES(mutex_);

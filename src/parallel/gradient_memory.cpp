@@ -1,12 +1,19 @@
 #include "parallel/gradient_memory.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+
+#include <chrono>
+#include <thread>
 
 #include "collective/fold/fold.h"
+#include "parallel/device_streams.h"
 #include "parallel/tensor_buffer.h"
 
 namespace lockstep::parallel {
 namespace {
+
+constexpr std::chrono::microseconds kBetweenQueries(20);
 
 at::Tensor placed(const at::Tensor& all, int64_t begin, at::ScalarType type, at::IntArrayRef sizes,
                   at::IntArrayRef strides = {}) {
@@ -26,12 +33,14 @@ at::Tensor view_in(const at::Tensor& bytes, int64_t begin, const at::Tensor& lik
 GradientMemory::GradientMemory(c10::Device device, int64_t bytes_per_slot, int slots,
                                collective::Communicator& group)
     : bytes_per_slot_(bytes_per_slot),
+      group_(group),
       host_(group.allocate(static_cast<size_t>(bytes_per_slot * slots))) {
   const auto bytes = at::TensorOptions(at::kByte);
-  all_ = device.is_cpu()
-             ? at::from_blob(
-                   host_.data.get(), {bytes_per_slot * slots}, [held = host_](void*) {}, bytes)
-             : at::zeros({bytes_per_slot * slots}, bytes.device(device));
+  const auto pinned = device.is_cpu() ? nullptr : pin_memory(host_.data.get(), device);
+  on_host_ = at::from_blob(
+      host_.data.get(), {bytes_per_slot * slots}, [held = host_, pinned](void*) {}, bytes);
+  all_ = device.is_cpu() ? on_host_ : at::zeros({bytes_per_slot * slots}, bytes.device(device));
+  if (!device.is_cpu()) copies_ = another_stream(device);
 }
 
 at::Tensor GradientMemory::vector(const Part& part, at::ScalarType type) const {
@@ -49,21 +58,34 @@ void GradientMemory::add(const Part& into, const Part& from, Type type) const {
                                              static_cast<size_t>(into.end - into.begin));
 }
 
-at::Tensor GradientMemory::bytes_of(const Part& part) const {
-  return all_.slice(0, begin_of(part), begin_of(part) + part.end - part.begin);
+at::Tensor GradientMemory::bytes_of(const at::Tensor& all, int64_t begin, const Part& part) {
+  return all.slice(0, begin, begin + part.end - part.begin);
 }
 
-at::Tensor GradientMemory::host_bytes_of(const Part& part) const {
-  return at::from_blob(host_.data.get() + begin_of(part), {part.end - part.begin}, at::kByte);
-}
-
-std::byte* GradientMemory::to_host(const Part& part) const {
-  if (!on_host()) host_bytes_of(part).copy_(bytes_of(part));
-  return host_.data.get() + begin_of(part);
+GradientMemory::Staged GradientMemory::to_host(const std::vector<Part>& parts) const {
+  Staged staged;
+  for (const Part& part : parts) staged.data.push_back(host_.data.get() + begin_of(part));
+  if (on_host()) return staged;
+  record_event(current_stream(all_.device()))->block(*copies_);
+  {
+    const c10::StreamGuard on_copies(*copies_);
+    for (const Part& part : parts)
+      bytes_of(on_host_, begin_of(part), part)
+          .copy_(bytes_of(all_, begin_of(part), part), /*non_blocking=*/true);
+  }
+  staged.wait = [&group = group_, copied = record_event(*copies_)] {
+    while (!copied->query()) {
+      group.check();
+      std::this_thread::sleep_for(kBetweenQueries);
+    }
+  };
+  return staged;
 }
 
 void GradientMemory::from_host(const Part& part) const {
-  if (!on_host()) bytes_of(part).copy_(host_bytes_of(part));
+  if (!on_host())
+    bytes_of(all_, begin_of(part), part)
+        .copy_(bytes_of(on_host_, begin_of(part), part), /*non_blocking=*/true);
 }
 
 }  // namespace lockstep::parallel

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "collective/communicator.h"
 
@@ -17,7 +21,8 @@ at::Tensor view_in(const at::Tensor& bytes, int64_t begin, const at::Tensor& lik
 
 /// Contiguous memory on a model's device for the gradients of a step: some *slots* of equal size,
 /// each for the gradients of one or more shards. Workers add gradients in host memory; where the
-/// device's memory is not the host's, a slot's bytes are copied there and back.
+/// device's memory is not the host's, a slot's bytes are copied there, on a stream of their own
+/// while the device goes on, and back.
 class GradientMemory {
  public:
   GradientMemory(c10::Device device, int64_t bytes_per_slot, int slots,
@@ -40,21 +45,30 @@ class GradientMemory {
   /// Adds `from` to `into`.
   void add(const Part& into, const Part& from, Type type) const;
 
-  /// The part's bytes in host memory, for a collective.
-  std::byte* to_host(const Part& part) const;
-  /// After a collective has changed them: afterwards the part has these bytes.
+  /// Parts on their way to host memory, for a collective.
+  struct Staged {
+    std::vector<std::byte*> data;         ///< of each
+    std::function<void()> wait = nullptr;  ///< until they are there; nullptr: they are
+  };
+  /// The parts as they are when the device's current stream has computed what it was asked for. The
+  /// host does not wait for that.
+  Staged to_host(const std::vector<Part>& parts) const;
+  /// After a collective has changed them: what the current stream computes from now on sees these
+  /// bytes in the part.
   void from_host(const Part& part) const;
   const std::shared_ptr<std::byte>& host_memory() const { return host_.data; }
 
  private:
   bool on_host() const { return all_.device().is_cpu(); }
   int64_t begin_of(const Part& part) const { return part.slot * bytes_per_slot_ + part.begin; }
-  at::Tensor bytes_of(const Part& part) const;
-  at::Tensor host_bytes_of(const Part& part) const;
+  static at::Tensor bytes_of(const at::Tensor& all, int64_t begin, const Part& part);
 
   const int64_t bytes_per_slot_;
+  collective::Communicator& group_;
   transport::Memory host_;  ///< the slots themselves, or where they are copied to
   at::Tensor all_;          ///< as bytes, slot after slot
+  at::Tensor on_host_;      ///< the bytes of `host_`
+  std::optional<c10::Stream> copies_;  ///< where slots are copied; not for the host's own memory
 };
 
 }  // namespace lockstep::parallel

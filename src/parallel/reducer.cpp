@@ -1,11 +1,13 @@
 #include "parallel/reducer.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
 
 #include <utility>
 
 #include "collective/fold/fold.h"
 #include "lockstep/error.h"
+#include "parallel/device_streams.h"
 #include "parallel/fail_stop.h"
 #include "parallel/tensor_buffer.h"
 
@@ -173,19 +175,22 @@ collective::Pending Reducer::start(size_t bucket) {
   if (hook_) return start_hook(bucket);
   if (shards_.count() == 1) return {};  // the mean of one shard is the shard itself
   const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
-  std::vector<Buffer> terms;
+  std::vector<GradientMemory::Part> parts;
   for (size_t slot = 0; slot < shards_.terms_of(group_.rank()).size(); ++slot)
-    terms.push_back(
-        {memory_.to_host(part(bucket, static_cast<int>(slot))), about.count(), about.type});
+    parts.push_back(part(bucket, static_cast<int>(slot)));
   // Divides first, because a sum of f16 may overflow where the mean does not. Compressed ones have
   // been divided already.
-  const bool divide_here = about.type == Type::f16 && !narrow();
-  if (divide_here)
-    for (const Buffer& term : terms)
-      collective::divider(term.type)(term.data, term.bytes(), shards_.count());
+  const bool divide_first = about.type == Type::f16 && !narrow();
+  if (divide_first)
+    for (const GradientMemory::Part& each : parts)
+      memory_.vector(each, scalar_type(about.type)).div_(shards_.count());
+  GradientMemory::Staged staged = memory_.to_host(parts);
+  std::vector<Buffer> terms;
+  for (std::byte* const data : staged.data) terms.push_back({data, about.count(), about.type});
   return group_.all_reduce_async(
-      terms, shards_, divide_here || narrow() ? Operation::sum : Operation::mean,
-      {Cargo::Kind::gradients, static_cast<int>(bucket)}, memory_.host_memory());
+      terms, shards_, divide_first || narrow() ? Operation::sum : Operation::mean,
+      {Cargo::Kind::gradients, static_cast<int>(bucket)}, memory_.host_memory(),
+      std::move(staged.wait));
 }
 
 collective::Pending Reducer::start_hook(size_t bucket) {
@@ -197,7 +202,11 @@ collective::Pending Reducer::start_hook(size_t bucket) {
     given.names.push_back(parameters_.names[parameter]);
   }
   given.parameters = about.parameters;
-  return hook_lane_.start([this, given]() mutable {
+  const c10::Device device = given.values.device();
+  torch::optional<c10::Stream> stream;
+  if (!device.is_cpu()) stream = current_stream(device);
+  return hook_lane_.start([this, given, stream]() mutable {
+    const c10::OptionalStreamGuard on_stream(stream);
     torch::NoGradGuard no_grad;
     try {
       hook_->reduce(given, *hook_world_);

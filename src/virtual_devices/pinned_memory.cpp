@@ -22,12 +22,19 @@ Pinned& pinned() {
   return all;
 }
 
+void note_pinned(const void* data) {
+  const MutexLock lock(pinned().mutex);
+  pinned().addresses.insert(data);
+}
+
+void forget_pinned(const void* data) {
+  const MutexLock lock(pinned().mutex);
+  pinned().addresses.erase(data);
+}
+
 void free_pinned(void* data) {
   if (data == nullptr) return;
-  {
-    const MutexLock lock(pinned().mutex);
-    pinned().addresses.erase(data);
-  }
+  forget_pinned(data);
   c10::GetCPUAllocator()->raw_deallocate(data);
 }
 
@@ -35,10 +42,7 @@ class PinnedAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) LOCKSTEP_ALLOCATE_CONST override {
     void* const data = bytes == 0 ? nullptr : c10::GetCPUAllocator()->raw_allocate(bytes);
-    if (data != nullptr) {
-      const MutexLock lock(pinned().mutex);
-      pinned().addresses.insert(data);
-    }
+    if (data != nullptr) note_pinned(data);
     return {data, data, &free_pinned, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_pinned; }
@@ -50,6 +54,14 @@ class PinnedAllocator final : public c10::Allocator {
 c10::Allocator* pinned_allocator() {
   static PinnedAllocator& allocator = *new PinnedAllocator();
   return &allocator;
+}
+
+PinnedHere::PinnedHere(const void* begin) : begin_(begin) {
+  note_pinned(begin_);
+}
+
+PinnedHere::~PinnedHere() {
+  forget_pinned(begin_);
 }
 
 bool is_pinned_address(const void* address) {

@@ -17,6 +17,18 @@ inline bool is_in_pinned_memory(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && is_pinned_address(tensor.storage().data_ptr().get());
 }
 
+/// While it exists, the memory that begins there counts as pinned.
+class PinnedHere {
+ public:
+  explicit PinnedHere(const void* begin);
+  ~PinnedHere();
+  PinnedHere(const PinnedHere&) = delete;
+  PinnedHere& operator=(const PinnedHere&) = delete;
+
+ private:
+  const void* const begin_;
+};
+
 /// A copy of a host tensor in pinned memory.
 at::Tensor pinned_copy(const at::Tensor& tensor);
 

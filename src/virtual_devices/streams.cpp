@@ -182,10 +182,25 @@ void Streams::wait(c10::Stream stream, const StreamEvent& event) {
 }
 
 bool Streams::query(const StreamEvent& event) {
-  const MutexLock lock(mutex_);
-  const bool reached = lane(event.stream).stream->has_reached(event.moment);
-  if (reached) order_.host_waited(event.clock);
-  return reached;
+  {
+    const MutexLock lock(mutex_);
+    if (!lane(event.stream).stream->has_reached(event.moment)) return false;
+  }
+  synchronize(event);
+  return true;
+}
+
+// Streams that have waited for each other have the same error, which is told once.
+void Streams::tell_errors(Stream& stream, Stream::Moment moment) {
+  try {
+    stream.synchronize(moment);
+  } catch (...) {
+    const MutexLock lock(mutex_);
+    for (const auto& device : lanes_)
+      for (const Lane& lane : device)
+        if (lane.stream) lane.stream->forget(std::current_exception());
+    throw;
+  }
 }
 
 void Streams::synchronize(const StreamEvent& event) {
@@ -194,7 +209,7 @@ void Streams::synchronize(const StreamEvent& event) {
     const MutexLock lock(mutex_);
     stream = lane(event.stream).stream.get();
   }
-  stream->synchronize(event.moment);
+  tell_errors(*stream, event.moment);
   const MutexLock lock(mutex_);
   order_.host_waited(event.clock);
 }

@@ -69,6 +69,7 @@ class Streams {
   void note(size_t stream, device::Stream::Moment moment, const std::string& by,
             const std::vector<Use>& uses) REQUIRES(mutex_);
   void prepare_thread(c10::DeviceIndex index) const;
+  void tell_errors(device::Stream& stream, device::Stream::Moment moment) EXCLUDES(mutex_);
   static void end_all();
 
   VirtualDeviceOptions options_;  ///< constant once they are made

@@ -141,6 +141,22 @@ TEST(Errors, OfAsynchronousOperatorsAreTheHostsWhenItWaits) {
   EXPECT_EQ(torch::nll_loss(scores, good).item<float>(), 0);
 }
 
+TEST(Errors, ReachStreamsThatWaitAndAreToldOnce) {
+  const Tensor scores = torch::zeros({2, 3}, device(1));
+  const auto loss = [&](int64_t label) {
+    return torch::nll_loss(scores, torch::tensor({int64_t{0}, label}).to(device(1)));
+  };
+  loss(2).mul(2);
+  const c10::Stream one = guard_of(device(1)).getStream(device(1)), other = other_stream(device(1));
+  c10::Event computed(device(1).type());
+  const Tensor bad = loss(7);
+  computed.record(one);
+  computed.block(other);
+  EXPECT_ANY_THROW(guard_of(device(1)).synchronizeStream(other));
+  guard_of(device(1)).synchronizeStream(one);
+  EXPECT_EQ(loss(1).item<float>(), 0);
+}
+
 TEST(Errors, LeaveNothingCounted) {
   const Tensor x = torch::ones({2, 2}, device(2));
   const auto inverse = [](const Tensor& of) { return torch::linalg_inv(of + 1); };

@@ -16,7 +16,14 @@ using torch::Tensor;
 enum class On { cpu, devices };
 
 // Before the first backward pass of any test.
-[[maybe_unused]] const int devices = (make_virtual_devices({.count = 4}), virtual_device_count());
+#ifdef LOCKSTEP_TEST_ASYNCHRONOUS
+const VirtualDeviceOptions kDevices = {.count = 4,
+                                       .mode = VirtualDeviceOptions::Mode::asynchronous,
+                                       .largest_delay = 2e-4};
+#else
+const VirtualDeviceOptions kDevices = {.count = 4};
+#endif
+[[maybe_unused]] const int devices = (make_virtual_devices(kDevices), virtual_device_count());
 
 torch::Device device_of(On on, int rank) {
   return on == On::cpu ? torch::Device(torch::kCPU) : virtual_device(rank);
