@@ -47,7 +47,7 @@ class GradientMemory {
 
   /// Parts on their way to host memory, for a collective.
   struct Staged {
-    std::vector<std::byte*> data;         ///< of each
+    std::vector<std::byte*> data;          ///< of each
     std::function<void()> wait = nullptr;  ///< until they are there; nullptr: they are
   };
   /// The parts as they are when the device's current stream has computed what it was asked for. The
@@ -65,9 +65,9 @@ class GradientMemory {
 
   const int64_t bytes_per_slot_;
   collective::Communicator& group_;
-  transport::Memory host_;  ///< the slots themselves, or where they are copied to
-  at::Tensor all_;          ///< as bytes, slot after slot
-  at::Tensor on_host_;      ///< the bytes of `host_`
+  transport::Memory host_;             ///< the slots themselves, or where they are copied to
+  at::Tensor all_;                     ///< as bytes, slot after slot
+  at::Tensor on_host_;                 ///< the bytes of `host_`
   std::optional<c10::Stream> copies_;  ///< where slots are copied; not for the host's own memory
 };
 

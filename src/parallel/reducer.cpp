@@ -187,10 +187,10 @@ collective::Pending Reducer::start(size_t bucket) {
   GradientMemory::Staged staged = memory_.to_host(parts);
   std::vector<Buffer> terms;
   for (std::byte* const data : staged.data) terms.push_back({data, about.count(), about.type});
-  return group_.all_reduce_async(
-      terms, shards_, divide_first || narrow() ? Operation::sum : Operation::mean,
-      {Cargo::Kind::gradients, static_cast<int>(bucket)}, memory_.host_memory(),
-      std::move(staged.wait));
+  return group_.all_reduce_async(terms, shards_,
+                                 divide_first || narrow() ? Operation::sum : Operation::mean,
+                                 {Cargo::Kind::gradients, static_cast<int>(bucket)},
+                                 memory_.host_memory(), std::move(staged.wait));
 }
 
 collective::Pending Reducer::start_hook(size_t bucket) {

@@ -106,6 +106,7 @@ void make_virtual_devices(const VirtualDeviceOptions& options) {
   virtual_devices::name_backend();
   virtual_devices::register_allocator();
   virtual_devices::register_operators();
+  virtual_devices::register_autocast();
   virtual_devices::explain_segmentation_faults();
 }
 

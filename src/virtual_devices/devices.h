@@ -47,6 +47,9 @@ c10::DeviceIndex current_device();
 /// Tells LibTorch which code computes on the devices.
 void register_operators();
 
+/// Tells LibTorch how calls on the devices are converted while autocast is enabled.
+void register_autocast();
+
 /// A host that uses a device's address ends in a segmentation fault: says why, then leaves it to
 /// the handler that was there before.
 void explain_segmentation_faults();

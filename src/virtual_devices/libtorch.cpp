@@ -1,8 +1,13 @@
 #include "virtual_devices/libtorch.h"
 
+#include <ATen/autocast_mode.h>
+
+#include "lockstep/error.h"
+#include "virtual_devices/devices.h"
+#include "virtual_devices/pinned_memory.h"
+
 #if TORCH_VERSION_MAJOR >= 2
 #include <ATen/detail/PrivateUse1HooksInterface.h>
-#include <c10/core/DeviceType.h>
 #endif
 
 namespace lockstep::virtual_devices {
@@ -15,6 +20,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex /*index*/) const override { return true; }
   bool isBuilt() const { return true; }      // since 2.7
   bool isAvailable() const { return true; }  // since 2.7
+  c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  bool isPinnedPtr(const void* data) const override { return is_pinned_address(data); }
 };
 
 }  // namespace
@@ -24,9 +31,68 @@ void name_backend() {
   at::RegisterPrivateUse1HooksInterface(new Hooks());
 }
 
+AutocastState::AutocastState(c10::DeviceType device) : device_(device) {
+  if (!at::autocast::is_autocast_available(device))
+    throw BadInput("{}: this LibTorch has no autocast for it", c10::DeviceTypeName(device, true));
+}
+
+bool AutocastState::enabled() const {
+  return at::autocast::is_autocast_enabled(device_);
+}
+
+c10::ScalarType AutocastState::type() const {
+  return at::autocast::get_autocast_dtype(device_);
+}
+
+void AutocastState::set(bool enabled, c10::ScalarType type) const {
+  at::autocast::set_autocast_enabled(device_, enabled);
+  at::autocast::set_autocast_dtype(device_, type);
+}
+
 #else
 
 void name_backend() {}
+
+namespace {
+
+struct AutocastFunctions {
+  c10::DeviceType device;
+  bool (*enabled)();
+  void (*set_enabled)(bool);
+  c10::ScalarType (*type)();
+  void (*set_type)(c10::ScalarType);
+};
+
+const AutocastFunctions* functions_for(c10::DeviceType device) {
+  using namespace at::autocast;
+  static const AutocastFunctions all[] = {
+      {c10::kCPU, is_cpu_enabled, set_cpu_enabled, get_autocast_cpu_dtype, set_autocast_cpu_dtype},
+      {c10::kCUDA, is_enabled, set_enabled, get_autocast_gpu_dtype, set_autocast_gpu_dtype},
+      {kType, is_xpu_enabled, set_xpu_enabled, get_autocast_xpu_dtype, set_autocast_xpu_dtype}};
+  for (const AutocastFunctions& each : all)
+    if (each.device == device) return &each;
+  return nullptr;
+}
+
+}  // namespace
+
+AutocastState::AutocastState(c10::DeviceType device) : device_(device) {
+  if (functions_for(device) == nullptr)
+    throw BadInput("{}: this LibTorch has no autocast for it", c10::DeviceTypeName(device, true));
+}
+
+bool AutocastState::enabled() const {
+  return functions_for(device_)->enabled();
+}
+
+c10::ScalarType AutocastState::type() const {
+  return functions_for(device_)->type();
+}
+
+void AutocastState::set(bool enabled, c10::ScalarType type) const {
+  functions_for(device_)->set_enabled(enabled);
+  functions_for(device_)->set_type(type);
+}
 
 #endif
 

@@ -2,6 +2,9 @@
 
 // What differs between LibTorch's versions.
 
+#include <c10/core/DeviceType.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/ScalarType.h>
 #include <torch/version.h>
 
 #if TORCH_VERSION_MAJOR < 2
@@ -19,6 +22,26 @@ namespace lockstep::virtual_devices {
 
 /// Whether operators without a derivative need a rule for what autograd does with them.
 constexpr bool kLacksAutogradFallback = TORCH_VERSION_MAJOR < 2;
+
+/// The key by which a call on virtual devices reaches autocast. LibTorch 1 has none for them; that
+/// of another kind of device, which it has no kernels for, serves.
+#if TORCH_VERSION_MAJOR < 2
+constexpr c10::DispatchKey kAutocastKey = c10::DispatchKey::AutocastXPU;
+#else
+constexpr c10::DispatchKey kAutocastKey = c10::DispatchKey::AutocastPrivateUse1;
+#endif
+
+/// This thread's autocast for a type of device. Throws BadInput if that has none.
+class AutocastState {
+ public:
+  explicit AutocastState(c10::DeviceType device);
+  bool enabled() const;
+  c10::ScalarType type() const;
+  void set(bool enabled, c10::ScalarType type) const;
+
+ private:
+  c10::DeviceType device_;
+};
 
 /// Gives the devices their name in LibTorch's messages, and says that there are some: without that,
 /// LibTorch 2.14's autograd refuses them. LibTorch 1 has no such function.

@@ -70,9 +70,9 @@ c10::Storage adopted(const c10::Storage& twin, c10::DeviceIndex index) {
   return device_storage(twin.nbytes(), hidden(twin, index));
 }
 
-at::Tensor strided(const Shape& shape, c10::Storage storage, c10::DispatchKey key) {
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(key), shape.type);
+at::Tensor strided(const Shape& shape, c10::Storage storage, c10::DispatchKeySet keys) {
+  at::Tensor tensor =
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, shape.type);
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   impl.set_sizes_and_strides(shape.sizes, shape.strides);
   impl.set_storage_offset(shape.offset);
@@ -117,7 +117,8 @@ Block& block_of(const at::Tensor& on_device) {
 }
 
 at::Tensor alias_of(const at::Tensor& on_device) {
-  return strided(Shape::of(on_device), block_of(on_device).twin, c10::DispatchKey::CPU);
+  return strided(Shape::of(on_device), block_of(on_device).twin,
+                 c10::DispatchKeySet(c10::DispatchKey::CPU));
 }
 
 at::Tensor view_like(const at::Tensor& tensor, const at::Tensor& alias) {
@@ -153,7 +154,7 @@ Shape Shape::of(const at::Tensor& tensor) {
 }
 
 at::Tensor on_device(const Shape& shape, c10::Storage storage) {
-  return strided(shape, std::move(storage), kKey);
+  return strided(shape, std::move(storage), c10::DispatchKeySet({kKey, kAutocastKey}));
 }
 
 }  // namespace lockstep::virtual_devices

@@ -36,8 +36,9 @@ Tensor trained(bool on_devices) {
       ddp(x).pow(2).mean().backward();
       optimizer.step();
     }
-    if (world.rank() == 0) weights = torch::cat({net->parameters()[0].flatten().cpu(),
-                                                 net->parameters()[4].flatten().cpu()});
+    if (world.rank() == 0)
+      weights =
+          torch::cat({net->parameters()[0].flatten().cpu(), net->parameters()[4].flatten().cpu()});
   });
   return weights;
 }
