@@ -17,8 +17,11 @@ enum class On { cpu, devices };
 
 // Before the first backward pass of any test.
 #ifdef LOCKSTEP_TEST_ASYNCHRONOUS
-const VirtualDeviceOptions kDevices = {
-    .count = 4, .mode = VirtualDeviceOptions::Mode::asynchronous, .largest_delay = 2e-4};
+const VirtualDeviceOptions kDevices = {.count = 4,
+                                       .mode = VirtualDeviceOptions::Mode::asynchronous,
+                                       .copy_bandwidth = 1e8,
+                                       .copy_latency = 1e-4,
+                                       .largest_delay = 2e-4};
 #else
 const VirtualDeviceOptions kDevices = {.count = 4};
 #endif
