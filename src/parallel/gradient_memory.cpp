@@ -26,7 +26,10 @@ at::Tensor view_in(const at::Tensor& bytes, int64_t begin, const at::Tensor& lik
 GradientMemory::GradientMemory(c10::Device device, int64_t bytes_per_slot, int slots,
                                collective::Communicator& group)
     : bytes_per_slot_(bytes_per_slot),
-      host_(group.allocate(static_cast<size_t>(bytes_per_slot * slots))) {
+      host_(group.allocate(static_cast<size_t>(bytes_per_slot * slots))),
+      charge_(device.is_cpu() ? cpu_account() : nullptr, bytes_per_slot * slots,
+              MemoryUse::gradients) {
+  const MemoryScope scope(MemoryUse::gradients);
   const auto bytes = at::TensorOptions(at::kByte);
   all_ = device.is_cpu()
              ? at::from_blob(

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "collective/communicator.h"
+#include "device/memory_account.h"
 
 namespace lockstep::parallel {
 
@@ -53,8 +54,9 @@ class GradientMemory {
   at::Tensor host_bytes_of(const Part& part) const;
 
   const int64_t bytes_per_slot_;
-  transport::Memory host_;  ///< the slots themselves, or where they are copied to
-  at::Tensor all_;          ///< as bytes, slot after slot
+  transport::Memory host_;     ///< the slots themselves, or where they are copied to
+  const MemoryCharge charge_;  ///< for slots in the transport's memory
+  at::Tensor all_;             ///< as bytes, slot after slot
 };
 
 }  // namespace lockstep::parallel

@@ -161,7 +161,16 @@ std::vector<Key> device_keys(Recipe& r) {
        "cpu, or virtual: devices without hardware; the same bits with train.kernels = \"torch\"", 0,
        0, kResult, kinds},
       {"device.memory", &r.device.memory,
-       "memory of a virtual device, such as 8GiB; empty: no limit", 0, 0, kRecord},
+       "memory of a device, such as 8GiB, for all kinds but cuda; empty: no limit", 0, 0, kRecord},
+  };
+}
+
+std::vector<Key> evaluate_keys(Recipe& r) {
+  return {
+      {"evaluate.batch", &r.evaluate.batch,
+       "samples that the model computes at once in evaluation; fewer if device.memory does not "
+       "admit them; another number may round differently",
+       1, kMany},
   };
 }
 
@@ -193,7 +202,7 @@ std::vector<Key> keys(Recipe& recipe) {
        {data_keys(recipe), model_keys(recipe), train_keys(recipe),
         used_by_rows(optimizer_keys(recipe), optim::optimizers(), recipe.optimizer.name),
         used_by_rows(schedule_keys(recipe), optim::schedules(), recipe.schedule.name),
-        device_keys(recipe), record_keys(recipe)})
+        device_keys(recipe), evaluate_keys(recipe), record_keys(recipe)})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

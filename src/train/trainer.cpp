@@ -268,8 +268,8 @@ void Run::evaluate_model() {
 Evaluation Run::evaluated_on(const std::shared_ptr<const Dataset>& split) {
   reporter_.evaluate(point_.step);
   const Stopwatch stopwatch;
-  Evaluation evaluation =
-      evaluate(*setup_.model, *setup_.objective, setup_.evaluation, split, setup_.group);
+  Evaluation evaluation = evaluate(*setup_.model, *setup_.objective, setup_.evaluation, split,
+                                   setup_.group, recipe_.evaluate.batch);
   point_.spent.evaluation += stopwatch.seconds();
   return evaluation;
 }
@@ -388,6 +388,7 @@ Json Trainer::shown_metrics() const {
 
 Outcome Trainer::run(const run::RunFolder* folder, run::EventLog& events, const Limits& limits,
                      const Circumstances& circumstances, std::optional<run::Safetensors>* memory) {
+  const MemoryScope scope(MemoryUse::other);
   const bool remembers = memory != nullptr && memory->has_value();
   Run run(*setup_, folder, events, circumstances, remembers ? &**memory : nullptr);
   const auto remember = [&] {

@@ -1,5 +1,6 @@
-// A *header* before each piece of memory says which device it is counted for. It is there for all
-// memory, also the host's own: LibTorch's raw_deallocate knows nothing but an address.
+// A *header* before each piece of memory says which device it is counted for, and under which use.
+// It is there for all memory, also where none is counted: LibTorch's raw_deallocate knows nothing
+// but an address. What no virtual device computes is the CPU's, if its memory is counted.
 #include "virtual_devices/counting_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
@@ -16,8 +17,9 @@ constexpr size_t kAlignment = 64;  // of LibTorch's own allocator
 
 struct alignas(kAlignment) Header {
   uint64_t mark;
-  MemoryAccount* account;  ///< nullptr: the host's
+  MemoryAccount* account;  ///< nullptr: not counted
   int64_t bytes;
+  MemoryUse use;
 };
 
 uint64_t mark_at(const void* place) {
@@ -42,7 +44,7 @@ void free_counted(void* data) {
     return;
   }
   header->mark = 0;
-  if (header->account != nullptr) header->account->give_back(header->bytes);
+  if (header->account != nullptr) header->account->give_back(header->bytes, header->use);
   plain_allocator->raw_deallocate(header);
 }
 
@@ -57,14 +59,18 @@ class CountingAllocator final : public c10::Allocator {
 
  private:
   static void* allocate_counted(size_t bytes) {
-    MemoryAccount* const account = computing_on;
+    MemoryAccount* const account = computing_on != nullptr ? computing_on : cpu_account();
     const auto counted = static_cast<int64_t>(bytes);
-    if (account != nullptr) account->take(counted);
+    MemoryUse use = MemoryUse::workspace;
+    if (computing_on != nullptr)
+      account->take(counted, use);
+    else if (account != nullptr)
+      use = account->take(counted);
     try {
       void* const memory = plain_allocator->raw_allocate(bytes + sizeof(Header));
-      return new (memory) Header{mark_at(memory), account, counted} + 1;
+      return new (memory) Header{mark_at(memory), account, counted, use} + 1;
     } catch (...) {
-      if (account != nullptr) account->give_back(counted);
+      if (account != nullptr) account->give_back(counted, use);
       throw;
     }
   }
@@ -75,8 +81,18 @@ class CountingAllocator final : public c10::Allocator {
 void install_counting_allocator() {
   static CountingAllocator allocator;
   constexpr uint8_t kOverLibTorchs = 1;
-  plain_allocator = c10::GetCPUAllocator();
-  c10::SetCPUAllocator(&allocator, kOverLibTorchs);
+  [[maybe_unused]] static const bool installed = [] {
+    plain_allocator = c10::GetCPUAllocator();
+    c10::SetCPUAllocator(&allocator, kOverLibTorchs);
+    return true;
+  }();
+}
+
+void count_as_result(const c10::DataPtr& memory) {
+  if (memory.get() == nullptr || memory.get_deleter() != &free_counted) return;
+  Header* const header = static_cast<Header*>(memory.get()) - 1;
+  if (has_mark(header) && header->account != nullptr)
+    header->use = header->account->recount(header->bytes, header->use);
 }
 
 ComputingOn::ComputingOn(MemoryAccount& account) : outer_(computing_on) {

@@ -43,16 +43,6 @@ std::string name_of(c10::Device device) {
                                 : device.str();
 }
 
-namespace {
-
-MemoryAccount& account_of(c10::Device device) {
-  if (device.type() != kType)
-    throw BadInput("{} is not a virtual device: expected one such as virtual:0", name_of(device));
-  Devices::get().require(device.index());
-  return Devices::get().account(device.index());
-}
-
-}  // namespace
 }  // namespace virtual_devices
 
 using virtual_devices::Devices;
@@ -87,15 +77,6 @@ int virtual_device_count() {
 c10::Device virtual_device(int index) {
   Devices::get().require(index);
   return {virtual_devices::kType, static_cast<c10::DeviceIndex>(index)};
-}
-
-DeviceMemory memory_of(c10::Device device) {
-  const MemoryAccount& account = virtual_devices::account_of(device);
-  return {.in_use = account.in_use(), .peak = account.peak(), .limit = account.limit()};
-}
-
-void forget_peak_memory(c10::Device device) {
-  virtual_devices::account_of(device).forget_peak();
 }
 
 }  // namespace lockstep

@@ -37,6 +37,7 @@ void* hidden_address(size_t bytes) {
 }
 
 c10::DataPtr hidden(std::unique_ptr<Block> block, size_t bytes, c10::DeviceIndex index) {
+  count_as_result(block->twin.data_ptr());
   return {hidden_address(bytes), block.release(), &free_block, c10::Device(kType, index)};
 }
 
