@@ -2,9 +2,9 @@
 //
 //   OMP_NUM_THREADS=1 taskset -c 1 build/release/memory_overhead [BATCH] [ROUNDS]
 //
-// A training step of the convnet by Lockstep's kernels, on images of Fashion-MNIST's size: short, so
-// that allocations count. LibTorch's own allocator and the counting one take turns; printed are the
-// milliseconds of each and the ratio: of the best, and the median of the rounds.
+// A training step of the convnet by Lockstep's kernels, on images of Fashion-MNIST's size: short,
+// so that allocations count. LibTorch's own allocator and the counting one take turns; printed are
+// the milliseconds of each and the ratio: of the best, and the median of the rounds.
 #include <c10/core/CPUAllocator.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>

@@ -121,12 +121,14 @@ void require_same_run(const Setup& setup, Facts facts) {
   agree(facts, [&](const std::string& text) { return setup.group.gather_texts(text); });
 }
 
-data::LoaderOptions loader_options(const Recipe& recipe, const data::Share& share) {
+data::LoaderOptions loader_options(const Recipe& recipe, const data::Share& share,
+                                   data::Deliver deliver) {
   return {.batch = recipe.train.batch,
           .order = data::SampleOrder::shuffled,
           .last = recipe.train.drop_last ? data::LastBatch::drop : data::LastBatch::keep,
           .seed = static_cast<uint64_t>(recipe.train.seed),
-          .share = share};
+          .share = share,
+          .deliver = std::move(deliver)};
 }
 
 }  // namespace
@@ -143,7 +145,9 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
       model(model_for(recipe, train(), *objective)),
       evaluation(objective->metrics(), Phase::evaluation),
       ranking(recipe.train.best_by, objective->metrics()),
-      loader(data->splits.train, loader_options(recipe, share_of(shards, group.rank()))),
+      batches(std::make_shared<DeviceBatches>(device, train().fields())),
+      loader(data->splits.train,
+             loader_options(recipe, share_of(shards, group.rank()), batches->deliver())),
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
                                          : recipe.train.epochs * steps_per_epoch) {

@@ -8,7 +8,6 @@
 #include "device/random.h"
 #include "lockstep/error.h"
 #include "parallel/on_host.h"
-#include "train/batch_tensors.h"
 #include "train/memory.h"
 #include "train/outputs.h"
 #include "train/placement.h"
@@ -153,7 +152,7 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
     sums[scorecard_.sums() + i] = pass == 0 && requests_[i] ? 1 : 0;
   replica_.begin_pass(pass);
   if (!range.empty()) {
-    const Batch part = to_tensors(batch, parts_.fields, range, device_);
+    const Batch part = parts_.batches->part(batch, range);
     const char* const hint = batch.whole < batch_ ? kSmallBatchHint : "";
     gradients_ = Gradients::taken;
     // With this scale, the mean over shards is the sum divided by the whole batch's items.
@@ -200,8 +199,7 @@ OutOfMemory Step::with_advice(const OutOfMemory& error, const data::LoadedBatch&
   observe::SpanTimes unused;
   const auto try_with = [&](int64_t samples) {
     gradients_ = Gradients::dropped;
-    const Batch part =
-        to_tensors(batch, parts_.fields, {shard.begin, shard.begin + samples}, device_);
+    const Batch part = parts_.batches->part(batch, {shard.begin, shard.begin + samples});
     forward_backward({step, replica_.shard(pass), part, 1, ""}, unused);
   };
   const std::optional<int64_t> fit =

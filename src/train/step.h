@@ -18,6 +18,7 @@
 #include "parallel/replica.h"
 #include "parallel/sharded_vector.h"
 #include "recipe/recipe.h"
+#include "train/batch_tensors.h"
 
 namespace lockstep::train {
 
@@ -28,7 +29,7 @@ enum class TogetherRequest { stop, regroup };
 struct StepParts {
   std::shared_ptr<Model> model;
   std::shared_ptr<Objective> objective;
-  Fields fields;  ///< of its batches
+  std::shared_ptr<const DeviceBatches> batches;
   optim::Schedule schedule;
   collective::Shards shards;
   World world;

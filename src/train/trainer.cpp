@@ -35,7 +35,7 @@ double highest_rate(const Recipe& recipe, int workers) {
 StepParts parts_of(const Setup& setup) {
   return {.model = setup.model,
           .objective = setup.objective,
-          .fields = setup.train().fields(),
+          .batches = setup.batches,
           .schedule = optim::Schedule(setup.recipe.schedule,
                                       highest_rate(setup.recipe, setup.group.world_size()),
                                       setup.total_steps, setup.steps_per_epoch),
