@@ -16,8 +16,9 @@ using Count = DeviceKindRow::Count;
                         .about = "the cores and the memory of the worker's process",
                         .count = Count::one_per_worker}) &&
     device_kinds().add({.name = "virtual",
-                        .about = "devices without hardware, which compute on the CPU and have their "
-                                 "own memory",
+                        .about =
+                            "devices without hardware, which compute on the CPU and have their "
+                            "own memory",
                         .count = Count::as_asked}) &&
     device_kinds().add({.name = "cuda",
                         .about = "NVIDIA GPUs, with a LibTorch that was built with CUDA",

@@ -98,9 +98,9 @@ void check_cuda_variable(const std::string& list, int count) {
 }
 
 std::string text_of(const DeviceSelection& selection) {
-  return selection.count ? fmt::format("--devices {}:{}", selection.kind, *selection.count)
-                         : fmt::format("--devices {}:{}", selection.kind,
-                                       fmt::join(selection.numbers, ","));
+  return selection.count
+             ? fmt::format("--devices {}:{}", selection.kind, *selection.count)
+             : fmt::format("--devices {}:{}", selection.kind, fmt::join(selection.numbers, ","));
 }
 
 }  // namespace

@@ -19,9 +19,9 @@ VisibleVariables visible_variables();
 
 /// Which devices of a host `--devices` selects.
 struct DeviceSelection {
-  std::string kind;                 ///< "virtual"
-  std::optional<int> count = {};    ///< of "virtual:4": how many there are
-  std::vector<int> numbers = {};    ///< of "virtual:0,2" or "cuda:1": which ones
+  std::string kind;               ///< "virtual"
+  std::optional<int> count = {};  ///< of "virtual:4": how many there are
+  std::vector<int> numbers = {};  ///< of "virtual:0,2" or "cuda:1": which ones
 };
 
 /// Throws BadInput.

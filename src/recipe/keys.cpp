@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "device/kinds.h"
+
 namespace lockstep {
 namespace {
 
@@ -155,11 +157,12 @@ std::vector<Key> schedule_keys(Recipe& r) {
 }
 
 std::vector<Key> device_keys(Recipe& r) {
-  const std::vector<std::string> kinds = {"cpu", "virtual"};
+  const std::vector<std::string> kinds = device_kinds().names();
   return {
       {"device.kind", &r.device.kind,
-       "cpu, or virtual: devices without hardware; the same bits with train.kernels = \"torch\"", 0,
-       0, kResult, kinds},
+       either(kinds) + ": see `lockstep list devices`; cpu and virtual give the same bits with "
+                       "train.kernels = \"torch\"",
+       0, 0, kResult, kinds},
       {"device.memory", &r.device.memory,
        "memory of a device, such as 8GiB, for all kinds but cuda; empty: no limit", 0, 0, kRecord},
   };

@@ -134,12 +134,12 @@ data::LoaderOptions loader_options(const Recipe& recipe, const data::Share& shar
 }  // namespace
 
 Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingData> loaded,
-             Facts facts, Start start)
+             Facts facts, Start start, const std::string& devices)
     : recipe(checked(std::move(asked))),
       world(std::move(everyone)),
       group(world.communicator()),
       shards(shards_for(recipe, group.world_size())),
-      device(device_for(recipe, world.local_rank())),
+      device(device_for(recipe, world.local_rank(), devices)),
       data(std::move(loaded)),
       objective(objective_for(recipe, test())),
       model(model_for(recipe, train(), *objective)),

@@ -27,7 +27,7 @@ struct Setup {
   /// Collective. Throws BadInput; Mismatch if workers have different recipes, data, metrics or
   /// `facts`.
   Setup(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data, Facts facts,
-        Start start);
+        Start start, const std::string& devices);
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
 

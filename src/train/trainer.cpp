@@ -376,9 +376,9 @@ Outcome Run::end() {
 }  // namespace
 
 Trainer::Trainer(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data,
-                 Facts facts, Start start)
+                 Facts facts, Start start, const std::string& devices)
     : setup_(std::make_unique<Setup>(std::move(recipe), std::move(world), std::move(data),
-                                     std::move(facts), start)) {}
+                                     std::move(facts), start, devices)) {}
 
 Trainer::~Trainer() = default;
 

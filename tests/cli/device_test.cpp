@@ -6,6 +6,7 @@
 
 #include "cli/small_training.h"
 #include "lockstep_command.h"
+#include "scoped_variable.h"
 #include "temporary_folder.h"
 
 namespace lockstep::cli {
@@ -94,6 +95,35 @@ TEST_F(Devices, ThatCannotBeHadAreRefused) {
   };
   EXPECT_TRUE(refuses({"--device", "virtuel"}, "did you mean 'virtual'"));
   EXPECT_TRUE(refuses({"--device", "virtual", "--device-memory", "much"}, "much"));
+  EXPECT_TRUE(refuses({"--devices", "virtual:4"}, "device.kind is cpu"));
+  EXPECT_TRUE(refuses({"--device", "virtual", "--devices", "virtual:2", "--workers", "3"},
+                      "3 workers are to start on this host"));
+}
+
+TEST_F(Devices, AreTakenInTurnAndDoNotChangeTheModel) {
+  const auto device_of = [&](const std::string& out, Words flags) {
+    flags.insert(flags.end(), {"--device", "virtual"});
+    const CommandResult outcome = train(out, flags);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const auto end = nlohmann::json::parse(outcome.out);
+    return end.at("memory").at("device").get<std::string>() + " " +
+           end.at("model_sha256").get<std::string>();
+  };
+  const std::string model = digest("cpu", {});
+  EXPECT_EQ(device_of("all", {}), "virtual:0 " + model);
+  EXPECT_EQ(device_of("four", {"--devices", "virtual:4"}), "virtual:0 " + model);
+  EXPECT_EQ(device_of("listed", {"--devices", "virtual:3,1"}), "virtual:3 " + model);
+  const ScopedVariable visible("LOCKSTEP_VISIBLE_DEVICES", "5,3");
+  EXPECT_EQ(device_of("visible", {}), "virtual:5 " + model);
+  EXPECT_EQ(device_of("both", {"--devices", "virtual:3,5"}), "virtual:3 " + model);
+}
+
+TEST_F(Devices, OfCudaAreRefusedWithWhatLibTorchWasBuiltWith) {
+  const CommandResult outcome = train("cuda", {"--device", "cuda"});
+  if (outcome.exit_code == 0) GTEST_SKIP() << "this machine has CUDA devices";
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("device.kind = \"cuda\": LibTorch "), std::string::npos)
+      << outcome.err;
 }
 
 }  // namespace

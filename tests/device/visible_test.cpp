@@ -91,8 +91,8 @@ TEST(SelectedDevices, AreThoseThatAreListedInOrder) {
 TEST(SelectedDevices, AreOfTheRecipesKind) {
   expect_bad_input([] { visible("cpu", 1, {}, {}, "virtual:4"); },
                    {"--devices virtual:4", "device.kind is cpu", "--device virtual"});
-  for (const char* wrong : {"virtual", "cpu:0", "tpu:1", "virtual:0", "virtual:65", "virtual:",
-                            "virtual:1,1", "virtual:x", "cuda:-1", ":1", ""})
+  for (const char* wrong : {"virtual", "cpu:0", "tpu:1", "virtual:0", "virtual:65",
+                            "virtual:", "virtual:1,1", "virtual:x", "cuda:-1", ":1", ""})
     expect_bad_input([&] { parse_devices(wrong); }, {std::string("--devices ") + wrong});
 }
 
