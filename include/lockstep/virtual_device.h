@@ -6,6 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "lockstep/device_memory.h"
+
 namespace at {
 class Tensor;
 }
@@ -63,14 +65,8 @@ int virtual_device_count();
 /// Virtual device number `index`. Throws BadInput if there is none.
 c10::Device virtual_device(int index);
 
-/// The memory of a device, in bytes.
-struct DeviceMemory {
-  int64_t in_use = 0;  ///< now
-  int64_t peak = 0;    ///< the most that was in use at once
-  int64_t limit = 0;   ///< 0: none
-};
-
-/// Throws BadInput if `device` is not a virtual device.
+/// The memory of a virtual device, or of the CPU once `limit_cpu_memory` was called. Throws
+/// BadInput for other devices.
 DeviceMemory memory_of(c10::Device device);
 
 /// Waits until a virtual device has computed all that it was asked for. Throws what an operator has

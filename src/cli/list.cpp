@@ -11,6 +11,7 @@
 #include "cli/settings.h"
 #include "collective/plan/all_reduce.h"
 #include "data/datasets.h"
+#include "device/kinds.h"
 #include "job/trainer_library.h"
 #include "lockstep/error.h"
 #include "optim/optimizer.h"
@@ -35,6 +36,7 @@ const std::map<std::string, Help>& tables_here() {
   static const std::map<std::string, Help> tables = {
       {"algorithms", [] { return collective::algorithms().help(); }},
       {"datasets", [] { return data::datasets().help(); }},
+      {"devices", [] { return device_kinds().help(); }},
       {"optimizers", [] { return optim::optimizers().help(); }},
       {"schedules", [] { return optim::schedules().help(); }},
       {"transports", [] { return transport::transports().help(); }}};

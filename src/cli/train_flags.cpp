@@ -75,6 +75,10 @@ void add_folder_flags(CLI::App& app, TrainFlags& flags) {
 void add_train_flags(CLI::App& app, TrainFlags& flags) {
   add_recipe_flags(app, flags);
   add_placement_flags(app, flags.placement);
+  app.add_option("--devices", flags.placement.devices,
+                 "devices of this host, which its workers take in turn: how many virtual ones "
+                 "(virtual:4), or which ones (virtual:0,2 or cuda:0,1)")
+      ->type_name("KIND:LIST");
   add_elastic_flags(app, flags.elastic);
   add_transport_flags(app, flags);
   add_folder_flags(app, flags);

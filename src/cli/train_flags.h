@@ -37,9 +37,8 @@ struct TrainFlags {
       {"--steps", "train.steps", "N", "end after this many steps, instead of --epochs"},
       {"--lr", "optimizer.lr", "RATE", "highest learning rate"},
       {"--seed", "train.seed", "N", "seed of all random numbers"},
-      {"--device", "device.kind", "KIND",
-       "cpu (default) or virtual: worker r computes on device r"},
-      {"--device-memory", "device.memory", "SIZE", "memory of a virtual device, such as 8GiB"},
+      {"--device", "device.kind", "KIND", "a kind of device of `lockstep list devices`"},
+      {"--device-memory", "device.memory", "SIZE", "memory of each device, such as 8GiB"},
   };
   std::vector<std::string> settings;
   std::vector<std::string> plugins;

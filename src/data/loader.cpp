@@ -58,8 +58,10 @@ class Loader::Pipeline {
         fields_(dataset_->fields()),
         order_(static_cast<size_t>(size_)),
         memory_(fields_.count()),
-        prefetcher_(make_buffers(), batches_per_epoch(),
-                    [this](BatchPosition at, BatchBuffer& buffer) { fill(at, buffer); }) {}
+        prefetcher_(
+            make_buffers(), batches_per_epoch(),
+            [this](BatchPosition at, BatchBuffer& buffer) { fill(at, buffer); }, options_.deliver) {
+  }
 
   int64_t batches_per_epoch() const {
     const int64_t rest = options_.last == LastBatch::keep ? options_.batch - 1 : 0;

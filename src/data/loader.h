@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,6 +21,13 @@ struct Share {
   int64_t of = 1;
 };
 
+struct LoadedBatch;
+
+/// Moves a batch to where it is used, such as a device's memory, in the loader's thread: at most
+/// one batch ahead of the one in use. There are two places, 0 and 1; no batch is in use at the one
+/// that the batch has.
+using Deliver = std::function<void(const LoadedBatch&)>;
+
 struct LoaderOptions {
   int64_t batch = 32;
   SampleOrder order = SampleOrder::shuffled;
@@ -28,6 +36,8 @@ struct LoaderOptions {
   Share share = {};
   /// Batches prepared ahead of the one in use.
   int64_t prefetch = 3;
+  /// Nothing: batches are used in the loader's memory.
+  Deliver deliver = {};
 };
 
 /// A worker's share of one batch, in memory. Valid until the loader's next `next()`.
@@ -40,6 +50,7 @@ struct LoadedBatch {
   std::span<const int64_t> samples = {};          ///< positions in the data set
   std::span<const int64_t> items = {};            ///< the weight of each sample
   std::vector<std::span<std::byte>> fields = {};  ///< inputs, then targets; sample after sample
+  int place = 0;                                  ///< see Deliver
 };
 
 /// The sample order of an epoch: a permutation of 0 .. size-1 keyed by (seed, epoch).

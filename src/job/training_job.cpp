@@ -13,6 +13,8 @@
 
 #include "collective/plan/all_reduce.h"
 #include "data/training_data.h"
+#include "device/kinds.h"
+#include "device/visible.h"
 #include "job/exit_guard.h"
 #include "job/trainer_library.h"
 #include "launch/elastic_workers.h"
@@ -96,6 +98,20 @@ void check_power_sgd(const TrainingJob& job, int workers) {
         workers, slices, shards_of(job.recipe), job.recipe.train.accumulate);
 }
 
+// How many devices LibTorch finds is seen by workers only.
+void check_devices(const TrainingJob& job, const std::optional<launch::Job>& launched) {
+  std::optional<DeviceSelection> selection;
+  if (!job.placement.devices.empty()) selection = parse_devices(job.placement.devices);
+  const DeviceKindRow& kind = device_kinds().at(job.recipe.device.kind);
+  if (kind.count == DeviceKindRow::Count::by_libtorch) return;
+  const std::vector<int> visible = visible_devices(
+      kind.name, kMostVirtualDevices,
+      kind.count == DeviceKindRow::Count::as_asked ? visible_variables() : VisibleVariables(),
+      selection);
+  if (kind.count == DeviceKindRow::Count::as_asked && !launched)
+    device_of_worker(kind.name, visible, job.placement.workers() - 1, job.placement.workers());
+}
+
 // Checks here what all workers would check, so that an error is reported once.
 void check(TrainingJob& job, int workers) {
   launch::check_algorithm(job.algorithm, job.transport);
@@ -134,6 +150,7 @@ train::WorkerTask task_of(const PreparedJob& ready, const launch::Job& mine) {
                 .algorithm = job.algorithm,
                 .tell = tell},
       .limits = {.stop = &launch::stop_asked(), .stop_at_step = job.stop_at_step},
+      .devices = job.placement.devices,
       .folder = ready.folder.get(),
       .start = job.folder.begin == run::FolderOptions::Begin::resume ? train::Start::again
                                                                      : train::Start::anew,
@@ -262,6 +279,7 @@ JobResult run_training(TrainingJob job) {
   const std::optional<launch::Job> launched = launch::job_from_environment();
   const int workers = world_size(job, launched);
   check(job, workers);
+  check_devices(job, launched);
   const PreparedJob ready = prepare(std::move(job));
   Role role = ready.job.elastic.asked() ? start_elastic_workers(ready)
               : !launched && workers > 1
@@ -292,6 +310,7 @@ std::string flags_to_repeat(const std::vector<std::string>& plugins,
   for (const std::string& plugin : plugins) flags += fmt::format(" --load {}", plugin);
   if (placement.workers() > 1 || elastic.on)
     flags += fmt::format(" --workers {}", placement.workers());
+  if (!placement.devices.empty()) flags += fmt::format(" --devices {}", placement.devices);
   if (elastic.on) flags += " --elastic";
   return flags;
 }

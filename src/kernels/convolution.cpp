@@ -153,6 +153,17 @@ int64_t Convolution::scratch_bytes() const {
   return bytes;
 }
 
+int64_t Convolution::kept_bytes() const {
+  int64_t count = direct_ ? 2 * shape_.weight_count() : 0;
+  if (packed_)
+    for (const Weights kind : {Weights::plain, Weights::transposed})
+      if (packed_->holds_filters(kind)) count += packed_->filter_count(kind);
+  if (method_ == Method::winograd)
+    for (const ConvShape& shape : {shape_, shape_.transposed()})
+      if (winograd_holds_filters(shape)) count += winograd_filter_count(shape);
+  return count * static_cast<int64_t>(sizeof(float));
+}
+
 void Convolution::weights_changed() {
   if (direct_) direct_->weights_changed();
   filters_.clear();

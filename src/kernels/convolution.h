@@ -35,6 +35,8 @@ class Convolution {
   Implementations implementations() const;
   /// The scratch memory that the functions below need.
   int64_t scratch_bytes() const;
+  /// The memory of prepared weights that it keeps, at most.
+  int64_t kept_bytes() const;
 
   void weights_changed();
 

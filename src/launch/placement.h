@@ -14,7 +14,8 @@ struct PlacementFlags {
   std::optional<int> asked_workers;  ///< on every node
   std::optional<int> asked_nodes;
   std::optional<int> asked_node_rank;  ///< needed for several nodes
-  std::string master;  ///< HOST or HOST:PORT of the node with rank 0; needed for several nodes
+  std::string master;   ///< HOST or HOST:PORT of the node with rank 0; needed for several nodes
+  std::string devices;  ///< which devices of this node its workers take; see device/visible.h
 
   int workers() const { return asked_workers.value_or(1); }
   int nodes() const { return asked_nodes.value_or(1); }

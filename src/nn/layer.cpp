@@ -66,6 +66,7 @@ constexpr const char* kInputNeedsGradient = "x_needs_gradient";
 
 // Memory for one call of a convolution.
 torch::Tensor scratch_for(const kernels::Convolution& convolution) {
+  const MemoryScope scope(MemoryUse::workspace);
   return at::empty({convolution.scratch_bytes()}, torch::kUInt8);
 }
 
@@ -129,8 +130,11 @@ kernels::Convolution& Layer::prepare(const torch::nn::Conv2dImpl& conv, const In
   PreparedConvolution* found = nullptr;
   for (PreparedConvolution& entry : entries_)
     if (entry.layout == input.layout && entry.convolution.shape() == shape) found = &entry;
-  if (found == nullptr)
-    found = &entries_.emplace_back(input.layout, kernels::Convolution(shape, input.layout));
+  if (found == nullptr) {
+    kernels::Convolution made(shape, input.layout);
+    MemoryCharge kept(cpu_account(), made.kept_bytes(), MemoryUse::workspace);
+    found = &entries_.emplace_back(input.layout, std::move(made), std::move(kept));
+  }
   notice_changed(conv.weight, found->convolution);
   served_by_ = to_string(found->convolution.method());
   return found->convolution;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "device/memory_account.h"
 #include "kernels/convolution.h"
 #include "lockstep/nn.h"
 
@@ -49,6 +50,7 @@ class Layer {
   struct PreparedConvolution {
     kernels::ImageLayout layout;
     kernels::Convolution convolution;
+    MemoryCharge kept;  ///< the weights that the convolution keeps
   };
 
   const Kernels kernels_;

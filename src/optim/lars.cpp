@@ -45,6 +45,7 @@ class Lars final : public SgdUpdate {
     {.name = "lars",
      .about = "SGD with layer-wise learning rates, for large batches",
      .uses = {"weight_decay", "decay_bias_and_norm", "momentum", "nesterov", "trust"},
+     .state_per_parameter = 1,
      .make = [](const OptimizerOptions& options,
                 std::vector<Section> sections) -> std::unique_ptr<Optimizer> {
        return std::make_unique<Lars>(options, std::move(sections));

@@ -63,6 +63,8 @@ struct OptimizerRow {
   std::string about;
   /// The keys of [optimizer] that this optimizer uses, of those that not all use: "momentum".
   std::vector<std::string> uses;
+  /// How many numbers it keeps for each parameter: the length of `Optimizer::state`.
+  int64_t state_per_parameter;
   std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options,
                                      std::vector<Section> sections);
 };

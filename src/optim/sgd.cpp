@@ -20,6 +20,7 @@ class Sgd final : public SgdUpdate {
     optimizers().add({.name = "sgd",
                       .about = "stochastic gradient descent with momentum, as in PyTorch",
                       .uses = {"weight_decay", "decay_bias_and_norm", "momentum", "nesterov"},
+                      .state_per_parameter = 1,
                       .make = [](const OptimizerOptions& options,
                                  std::vector<Section> sections) -> std::unique_ptr<Optimizer> {
                         return std::make_unique<Sgd>(options, std::move(sections));

@@ -1,5 +1,6 @@
 #include "parallel/flat_parameters.h"
 
+#include "device/memory_account.h"
 #include "lockstep/error.h"
 
 namespace lockstep::parallel {
@@ -7,6 +8,7 @@ namespace lockstep::parallel {
 FlatParameters::FlatParameters(const Parameters& parameters, const GradientLayout& layout) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   torch::NoGradGuard no_grad;
+  const MemoryScope scope(MemoryUse::parameters);
   values_ = torch::zeros({layout.bytes / kFloat}, parameters.tensors[0].device());
   for (const auto& bucket : layout.buckets)
     for (const size_t i : bucket.parameters) {

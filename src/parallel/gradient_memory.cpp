@@ -34,7 +34,10 @@ GradientMemory::GradientMemory(c10::Device device, int64_t bytes_per_slot, int s
                                collective::Communicator& group)
     : bytes_per_slot_(bytes_per_slot),
       group_(group),
-      host_(group.allocate(static_cast<size_t>(bytes_per_slot * slots))) {
+      host_(group.allocate(static_cast<size_t>(bytes_per_slot * slots))),
+      charge_(device.is_cpu() ? cpu_account() : nullptr, bytes_per_slot * slots,
+              MemoryUse::gradients) {
+  const MemoryScope scope(MemoryUse::gradients);
   const auto bytes = at::TensorOptions(at::kByte);
   const auto pinned = device.is_cpu() ? nullptr : pin_memory(host_.data.get(), device);
   on_host_ = at::from_blob(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collective/communicator.h"
+#include "device/memory_account.h"
 
 namespace lockstep::parallel {
 
@@ -66,6 +67,7 @@ class GradientMemory {
   const int64_t bytes_per_slot_;
   collective::Communicator& group_;
   transport::Memory host_;             ///< the slots themselves, or where they are copied to
+  const MemoryCharge charge_;          ///< for slots in the transport's memory
   at::Tensor all_;                     ///< as bytes, slot after slot
   at::Tensor on_host_;                 ///< the bytes of `host_`
   std::optional<c10::Stream> copies_;  ///< where slots are copied; not for the host's own memory

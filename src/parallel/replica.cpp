@@ -91,6 +91,7 @@ std::vector<World> Replica::worlds() const {
 }
 
 void Replica::make_reducer(const std::vector<size_t>& ready) {
+  const MemoryScope scope(MemoryUse::gradients);
   auto made = std::make_unique<Reducer>(
       parameters_,
       ReducerOptions{.ready = ready, .buckets = options_.buckets, .compress = options_.compress},

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "device/kinds.h"
+
 namespace lockstep {
 namespace {
 
@@ -155,13 +157,23 @@ std::vector<Key> schedule_keys(Recipe& r) {
 }
 
 std::vector<Key> device_keys(Recipe& r) {
-  const std::vector<std::string> kinds = {"cpu", "virtual"};
+  const std::vector<std::string> kinds = device_kinds().names();
   return {
       {"device.kind", &r.device.kind,
-       "cpu, or virtual: devices without hardware; the same bits with train.kernels = \"torch\"", 0,
-       0, kResult, kinds},
+       either(kinds) + ": see `lockstep list devices`; cpu and virtual give the same bits with "
+                       "train.kernels = \"torch\"",
+       0, 0, kResult, kinds},
       {"device.memory", &r.device.memory,
-       "memory of a virtual device, such as 8GiB; empty: no limit", 0, 0, kRecord},
+       "memory of a device, such as 8GiB, for all kinds but cuda; empty: no limit", 0, 0, kRecord},
+  };
+}
+
+std::vector<Key> evaluate_keys(Recipe& r) {
+  return {
+      {"evaluate.batch", &r.evaluate.batch,
+       "samples that the model computes at once in evaluation; fewer if device.memory does not "
+       "admit them; another number may round differently",
+       1, kMany},
   };
 }
 
@@ -193,7 +205,7 @@ std::vector<Key> keys(Recipe& recipe) {
        {data_keys(recipe), model_keys(recipe), train_keys(recipe),
         used_by_rows(optimizer_keys(recipe), optim::optimizers(), recipe.optimizer.name),
         used_by_rows(schedule_keys(recipe), optim::schedules(), recipe.schedule.name),
-        device_keys(recipe), record_keys(recipe)})
+        device_keys(recipe), evaluate_keys(recipe), record_keys(recipe)})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

@@ -56,6 +56,10 @@ struct Recipe {
     std::string memory;
   } device;
 
+  struct EvaluateSection {
+    int64_t batch = 256;
+  } evaluate;
+
   struct CheckpointSection {
     int64_t every_steps = 0;
     std::string keep = "2";

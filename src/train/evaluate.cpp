@@ -9,6 +9,7 @@
 
 #include "base/range.h"
 #include "data/loader.h"
+#include "device/memory_account.h"
 #include "device/random.h"
 #include "train/batch_tensors.h"
 #include "train/outputs.h"
@@ -101,10 +102,55 @@ class InEvaluation {
   bool entered_ = true;
 };
 
+Tensors narrowed(const Tensors& all, int64_t begin, int64_t samples) {
+  std::vector<Tensors::Item> parts;
+  for (const auto& [name, tensor] : all) parts.emplace_back(name, tensor.narrow(0, begin, samples));
+  return Tensors(std::move(parts));
+}
+
+Tensors joined(const std::vector<Tensors>& pieces) {
+  std::vector<Tensors::Item> all;
+  for (size_t i = 0; i < pieces.front().size(); ++i) {
+    std::vector<torch::Tensor> parts;
+    for (const Tensors& piece : pieces) parts.push_back((piece.begin() + i)->second);
+    all.emplace_back((pieces.front().begin() + i)->first, torch::cat(parts));
+  }
+  return Tensors(std::move(all));
+}
+
+// The outputs for a batch, of which the model computes `at_once` samples at a time. If they need
+// too much memory, it computes half as many from then on.
+Tensors outputs_by_pieces(Model& model, const std::vector<Field>& expected, const Batch& batch,
+                          const CallPlace& place, int64_t& at_once) {
+  while (true) {
+    try {
+      if (at_once >= batch.samples) return outputs_of(model, expected, batch, place);
+      std::vector<Tensors> pieces;
+      for (int64_t begin = 0; begin < batch.samples; begin += at_once) {
+        const int64_t samples = std::min(at_once, batch.samples - begin);
+        pieces.push_back(outputs_of(
+            model, expected,
+            {.inputs = narrowed(batch.inputs, begin, samples), .targets = {}, .samples = samples},
+            place));
+      }
+      return joined(pieces);
+    } catch (const OutOfMemory& error) {
+      at_once = std::min(at_once, batch.samples) / 2;
+      if (at_once == 0)
+        throw OutOfMemory(error.device(), error.asked(), error.in_use(), error.limit(),
+                          fmt::format("{}; this was the evaluation of a single sample: set "
+                                      "device.memory to more, or use a smaller model",
+                                      error.what()));
+    }
+  }
+}
+
 }  // namespace
 
 Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scorecard,
-                    std::shared_ptr<const Dataset> dataset, collective::Communicator& group) {
+                    std::shared_ptr<const Dataset> dataset, collective::Communicator& group,
+                    int64_t at_once) {
+  const MemoryScope scope(MemoryUse::activations);
   torch::NoGradGuard no_grad;
   InEvaluation mode(model);
   const c10::Device device = device_of(model);
@@ -125,7 +171,7 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
     }();
     torch::manual_seed(RandomStream(Purpose::evaluation, i).next());
     const CallPlace place = {"evaluation batch", i, batch.samples};
-    const Tensors outputs = outputs_of(model, expected, batch, place);
+    const Tensors outputs = outputs_by_pieces(model, expected, batch, place, at_once);
     const Loss loss = call_user_code("the objective's loss()", place,
                                      [&] { return objective.loss(outputs, batch); });
     call_user_code("the objective's measure()", place,

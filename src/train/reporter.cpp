@@ -9,6 +9,7 @@
 #include "base/digest.h"
 #include "base/fingerprint.h"
 #include "device/processor.h"
+#include "train/memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -194,6 +195,15 @@ Json Reporter::bytes_sent_by_all() const {
   return sum;
 }
 
+// Of the worker that needed most.
+Json Reporter::memory_of_all() const {
+  Json most = memory_figures(setup_.device);
+  for (const std::string& text : setup_.group.gather_texts(most.dump()))
+    if (Json other = Json::parse(text); !other.is_null() && other["peak"] > most["peak"])
+      most = std::move(other);
+  return most;
+}
+
 void Reporter::evaluate(int64_t step) {
   events_.write({{"event", "evaluate"}, {"step", step}});
 }
@@ -293,6 +303,7 @@ Json Reporter::end(const ResumePoint& point, const LastEvaluations& last,
                 {"bytes_sent", bytes},
                 {"bytes_by_kind", bytes_by_kind},
                 {"spans", to_json(spent.spans)},
+                {"memory", memory_of_all()},
                 {"out", out()}});
   if (const auto waiting = noticeable_waiting(report, seconds)) event["stragglers"] = *waiting;
   events_.write(event);

@@ -66,6 +66,7 @@ class Reporter {
   std::string out() const { return folder_ == nullptr ? "" : folder_->path().string(); }
   run::Json bytes_sent() const;
   run::Json bytes_sent_by_all() const;
+  run::Json memory_of_all() const;
 
   const Setup& setup_;
   const Recipe& recipe_;

@@ -8,11 +8,12 @@
 #include <utility>
 
 #include "base/agreement.h"
-#include "base/units.h"
 #include "device/allocator.h"
 #include "lockstep/error.h"
 #include "model/models.h"
 #include "objective/objectives.h"
+#include "parallel/tensor_buffer.h"
+#include "train/memory.h"
 #include "train/placement.h"
 #include "train/state.h"
 
@@ -62,6 +63,7 @@ void require_storable(const Model& model) {
 
 std::shared_ptr<Model> model_for(const Recipe& recipe, const Dataset& dataset,
                                  const Objective& objective) {
+  const MemoryScope scope(MemoryUse::parameters);
   auto made = model::make_model({.name = recipe.model.name,
                                  .inputs = dataset.fields().inputs,
                                  .outputs = objective.outputs(),
@@ -85,18 +87,8 @@ std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model
 }
 
 void move_to_device(Model& model, c10::Device device) {
-  int64_t bytes = 0;
-  for (const torch::Tensor& tensor : model.parameters()) bytes += tensor.nbytes();
-  for (const torch::Tensor& tensor : model.buffers()) bytes += tensor.nbytes();
-  try {
-    model.to(device);
-  } catch (const OutOfMemory& error) {
-    throw OutOfMemory(
-        error.device(), error.asked(), error.in_use(), error.limit(),
-        fmt::format("{}; the model's parameters and buffers alone take {}, and training needs "
-                    "gradients as large, and activations: set device.memory to several times that",
-                    error.what(), format_bytes(bytes)));
-  }
+  const MemoryScope scope(MemoryUse::parameters);
+  model.to(device);
 }
 
 collective::Shards shards_for(const Recipe& recipe, int world_size) {
@@ -129,29 +121,33 @@ void require_same_run(const Setup& setup, Facts facts) {
   agree(facts, [&](const std::string& text) { return setup.group.gather_texts(text); });
 }
 
-data::LoaderOptions loader_options(const Recipe& recipe, const data::Share& share) {
+data::LoaderOptions loader_options(const Recipe& recipe, const data::Share& share,
+                                   data::Deliver deliver) {
   return {.batch = recipe.train.batch,
           .order = data::SampleOrder::shuffled,
           .last = recipe.train.drop_last ? data::LastBatch::drop : data::LastBatch::keep,
           .seed = static_cast<uint64_t>(recipe.train.seed),
-          .share = share};
+          .share = share,
+          .deliver = std::move(deliver)};
 }
 
 }  // namespace
 
 Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingData> loaded,
-             Facts facts, Start start)
+             Facts facts, Start start, const std::string& devices)
     : recipe(checked(std::move(asked))),
       world(std::move(everyone)),
       group(world.communicator()),
       shards(shards_for(recipe, group.world_size())),
-      device(device_for(recipe, world.local_rank())),
+      device(device_for(recipe, world.local_rank(), devices)),
       data(std::move(loaded)),
       objective(objective_for(recipe, test())),
       model(model_for(recipe, train(), *objective)),
       evaluation(objective->metrics(), Phase::evaluation),
       ranking(recipe.train.best_by, objective->metrics()),
-      loader(data->splits.train, loader_options(recipe, share_of(shards, group.rank()))),
+      batches(std::make_shared<DeviceBatches>(device, train().fields())),
+      loader(data->splits.train,
+             loader_options(recipe, share_of(shards, group.rank()), batches->deliver())),
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
                                          : recipe.train.epochs * steps_per_epoch) {
@@ -159,7 +155,10 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
     lacks_weights = start == Start::again && !std::filesystem::exists(recipe.model.weights);
     if (!lacks_weights) left_weights = load_initial_weights(recipe, *model);
   }
+  require_memory(memory_needs(*model, recipe, shards, group.rank()), parallel::device_name(device),
+                 memory_limit(recipe));
   move_to_device(*model, device);
+  limit_memory(device, recipe);
   require_same_run(*this, std::move(facts));
 }
 

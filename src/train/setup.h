@@ -15,6 +15,7 @@
 #include "lockstep/world.h"
 #include "objective/scorecard.h"
 #include "recipe/recipe.h"
+#include "train/batch_tensors.h"
 #include "train/best.h"
 #include "train/trainer.h"
 
@@ -26,7 +27,7 @@ struct Setup {
   /// Collective. Throws BadInput; Mismatch if workers have different recipes, data, metrics or
   /// `facts`.
   Setup(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data, Facts facts,
-        Start start);
+        Start start, const std::string& devices);
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
 
@@ -43,6 +44,7 @@ struct Setup {
   bool lacks_weights = false;
   const objective::Scorecard evaluation;  ///< of the validation and test splits
   const Ranking ranking;
+  const std::shared_ptr<DeviceBatches> batches;
   data::Loader loader;
   const int64_t steps_per_epoch;
   const int64_t total_steps;

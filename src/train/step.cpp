@@ -8,10 +8,11 @@
 #include "device/random.h"
 #include "lockstep/error.h"
 #include "parallel/on_host.h"
-#include "train/batch_tensors.h"
+#include "train/memory.h"
 #include "train/outputs.h"
 #include "train/placement.h"
 #include "train/user_code.h"
+#include "virtual_devices/accounts.h"
 
 namespace lockstep::train {
 
@@ -35,16 +36,15 @@ double items_of(const data::LoadedBatch& batch) {
   return static_cast<double>(std::max<int64_t>(batch.whole_items, 1));
 }
 
-// Says besides how a step could use less.
-OutOfMemory with_advice(const OutOfMemory& error, int64_t step, int64_t samples) {
-  return {error.device(), error.asked(), error.in_use(), error.limit(),
-          fmt::format("{}; this was step {}, in a shard of {}: smaller ones (train.batch, "
-                      "train.shards) or a shard in pieces (train.accumulate) need less",
-                      error.what(), step, plural(samples, "sample"))};
-}
-
 std::span<float> floats_of(const torch::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+int64_t state_bytes(optim::Optimizer& optimizer) {
+  int64_t bytes = 0;
+  for (const auto& [name, values] : optimizer.state())
+    bytes += static_cast<int64_t>(values.size_bytes());
+  return bytes;
 }
 
 ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& shards) {
@@ -67,6 +67,7 @@ Step::Step(const Recipe& recipe, StepParts parts)
       device_(device_of(*parts_.model)),
       seed_(static_cast<uint64_t>(recipe.train.seed)),
       batch_(recipe.train.batch),
+      accumulate_(recipe.train.accumulate),
       clip_norm_(recipe.optimizer.clip_norm),
       outputs_(parts_.objective->outputs()),
       scorecard_(parts_.objective->metrics(), Phase::training),
@@ -75,6 +76,8 @@ Step::Step(const Recipe& recipe, StepParts parts)
       optimizer_(optim::make_optimizer(
           recipe.optimizer,
           replica_.flat_parameters().sections(recipe.optimizer.decay_bias_and_norm))),
+      optimizer_memory_(virtual_devices::account_of(device_), state_bytes(*optimizer_),
+                        MemoryUse::optimizer),
       sums_(static_cast<int64_t>(scorecard_.sums() + kRequests), parts_.shards, replica_.group()) {
   got_gradient_.resize(replica_.parameters().size());
   if (scorecard_.maxima() > 0)
@@ -89,8 +92,7 @@ Totals Step::run(const data::LoadedBatch& batch, int64_t step, observe::SpanTime
     try {
       run_shard(pass, batch, step, spans);
     } catch (const OutOfMemory& error) {
-      const Range shard = slice(batch.whole, replica_.shards(), replica_.shard(pass));
-      throw with_advice(error, step, shard.size());
+      throw with_advice(error, batch, step, pass);
     }
   }
   {
@@ -113,7 +115,11 @@ Totals Step::run(const data::LoadedBatch& batch, int64_t step, observe::SpanTime
 }
 
 void Step::take_gradient(size_t parameter) {
-  if (!in_backward_)
+  if (gradients_ == Gradients::dropped) {
+    replica_.parameters().tensors[parameter].mutable_grad().reset();
+    return;
+  }
+  if (gradients_ == Gradients::refused)
     throw BadInput(
         "a backward pass inside the model's forward() or the objective's loss(): its gradients "
         "would be mixed up with the step's; add the term to the loss, or compute gradients by "
@@ -146,28 +152,13 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
     sums[scorecard_.sums() + i] = pass == 0 && requests_[i] ? 1 : 0;
   replica_.begin_pass(pass);
   if (!range.empty()) {
-    const Batch part = to_tensors(batch, parts_.fields, range, device_);
-    // Dropout draws from LibTorch's generator: seeding it by step and shard makes it independent of
-    // the order of shards.
-    torch::manual_seed(RandomStream(Purpose::forward, seed_, step, shard).next());
-    const CallPlace place = {"step", step, part.samples,
-                             batch.whole < batch_ ? kSmallBatchHint : ""};
-    Tensors outputs;
-    Loss loss;
-    {
-      ScopedSpan span(spans, Span::forward);
-      outputs = outputs_of(*parts_.model, outputs_, part, place);
-      loss = call_user_code("the objective's loss()", place,
-                            [&] { return checked(parts_.objective->loss(outputs, part)); });
-    }
-    {
-      ScopedSpan span(spans, Span::backward);
-      // With this scale, the mean over shards is the sum divided by the whole batch's items.
-      const double scale = static_cast<double>(replica_.shards()) / items_of(batch);
-      in_backward_ = true;
-      call_user_code("the backward pass", place, [&] { (loss.sum * scale).backward(); });
-      in_backward_ = false;
-    }
+    const Batch part = parts_.batches->part(batch, range);
+    const char* const hint = batch.whole < batch_ ? kSmallBatchHint : "";
+    gradients_ = Gradients::taken;
+    // With this scale, the mean over shards is the sum divided by the whole batch's items.
+    const auto [outputs, loss] = forward_backward(
+        {step, shard, part, static_cast<double>(replica_.shards()) / items_of(batch), hint}, spans);
+    const CallPlace place = {"step", step, part.samples, hint};
     torch::NoGradGuard no_grad;
     call_user_code("the objective's measure()", place,
                    [&] { scorecard_.score(*parts_.objective, outputs, part, loss, slot); });
@@ -176,6 +167,48 @@ void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
                                   : ShardStatistics::Shard::has_samples);
   sums_.fold(pass);
   if (maxima_) maxima_->fold(pass);
+}
+
+Step::Result Step::forward_backward(const Piece& piece, observe::SpanTimes& spans) {
+  const MemoryScope scope(MemoryUse::activations);
+  const CallPlace place = {"step", piece.step, piece.samples.samples, piece.hint};
+  // Dropout draws from LibTorch's generator: seeding it by step and shard makes it independent of
+  // the order of shards.
+  torch::manual_seed(RandomStream(Purpose::forward, seed_, piece.step, piece.shard).next());
+  Result result;
+  const Gradients then = std::exchange(gradients_, Gradients::refused);
+  {
+    ScopedSpan span(spans, Span::forward);
+    result.outputs = outputs_of(*parts_.model, outputs_, piece.samples, place);
+    result.loss = call_user_code("the objective's loss()", place, [&] {
+      return checked(parts_.objective->loss(result.outputs, piece.samples));
+    });
+  }
+  {
+    ScopedSpan span(spans, Span::backward);
+    gradients_ = then;
+    call_user_code("the backward pass", place, [&] { (result.loss.sum * piece.scale).backward(); });
+    gradients_ = Gradients::refused;
+  }
+  return result;
+}
+
+OutOfMemory Step::with_advice(const OutOfMemory& error, const data::LoadedBatch& batch,
+                              int64_t step, int pass) {
+  const Range shard = slice(batch.whole, replica_.shards(), replica_.shard(pass));
+  observe::SpanTimes unused;
+  const auto try_with = [&](int64_t samples) {
+    gradients_ = Gradients::dropped;
+    const Batch part = parts_.batches->part(batch, {shard.begin, shard.begin + samples});
+    forward_backward({step, replica_.shard(pass), part, 1, ""}, unused);
+  };
+  const std::optional<int64_t> fit =
+      samples_that_fit(*virtual_devices::account_of(device_), shard.size(), try_with);
+  gradients_ = Gradients::refused;
+  return {error.device(), error.asked(), error.in_use(), error.limit(),
+          fmt::format("{}; this was step {}, in a pass over {}{}", error.what(), step,
+                      plural(shard.size(), "sample"),
+                      advice(fit, {batch_, replica_.shards() / accumulate_, accumulate_}))};
 }
 
 Loss Step::checked(Loss loss) const {

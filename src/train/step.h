@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "device/memory_account.h"
 #include "lockstep/model.h"
 #include "lockstep/objective.h"
 #include "objective/scorecard.h"
@@ -17,6 +18,7 @@
 #include "parallel/replica.h"
 #include "parallel/sharded_vector.h"
 #include "recipe/recipe.h"
+#include "train/batch_tensors.h"
 
 namespace lockstep::train {
 
@@ -27,7 +29,7 @@ enum class TogetherRequest { stop, regroup };
 struct StepParts {
   std::shared_ptr<Model> model;
   std::shared_ptr<Objective> objective;
-  Fields fields;  ///< of its batches
+  std::shared_ptr<const DeviceBatches> batches;
   optim::Schedule schedule;
   collective::Shards shards;
   World world;
@@ -61,7 +63,23 @@ class Step {
   optim::Optimizer& optimizer() { return *optimizer_; }
 
  private:
+  /// A pass's part of a batch.
+  struct Piece {
+    int64_t step;
+    int64_t shard;
+    const Batch& samples;
+    double scale;      ///< of the loss
+    const char* hint;  ///< what to do about an exception in the model
+  };
+  struct Result {
+    Tensors outputs;
+    Loss loss;
+  };
+
   void run_shard(int pass, const data::LoadedBatch& batch, int64_t step, observe::SpanTimes& spans);
+  Result forward_backward(const Piece& piece, observe::SpanTimes& spans);
+  OutOfMemory with_advice(const OutOfMemory& error, const data::LoadedBatch& batch, int64_t step,
+                          int pass);
   void take_gradient(size_t parameter);
   Loss checked(Loss loss) const;
   void update(const data::LoadedBatch& batch, int64_t step, double weight);
@@ -70,15 +88,18 @@ class Step {
   const StepParts parts_;
   const c10::Device device_;
   const uint64_t seed_;
-  const int64_t batch_;  ///< samples of a whole batch
+  const int64_t batch_;       ///< samples of a whole batch
+  const int64_t accumulate_;  ///< pieces of a shard of the recipe
   const double clip_norm_;
   const std::vector<Field> outputs_;  ///< that the objective expects
   const objective::Scorecard scorecard_;
 
   std::vector<double> got_gradient_;  ///< by parameter: 1, or 0 if it never did on this worker
-  bool in_backward_ = false;          ///< in the step's own backward pass
+  /// What becomes of gradients: those of a backward pass inside the model's forward() are refused.
+  enum class Gradients { refused, taken, dropped } gradients_ = Gradients::refused;
   parallel::Replica replica_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
+  const MemoryCharge optimizer_memory_;
   parallel::ShardedVector<double> sums_;  ///< the scorecard's sums, then requests
   std::optional<parallel::ShardedVector<double>> maxima_;
   std::array<bool, 2> requests_ = {};  ///< by TogetherRequest

@@ -35,7 +35,7 @@ double highest_rate(const Recipe& recipe, int workers) {
 StepParts parts_of(const Setup& setup) {
   return {.model = setup.model,
           .objective = setup.objective,
-          .fields = setup.train().fields(),
+          .batches = setup.batches,
           .schedule = optim::Schedule(setup.recipe.schedule,
                                       highest_rate(setup.recipe, setup.group.world_size()),
                                       setup.total_steps, setup.steps_per_epoch),
@@ -268,8 +268,8 @@ void Run::evaluate_model() {
 Evaluation Run::evaluated_on(const std::shared_ptr<const Dataset>& split) {
   reporter_.evaluate(point_.step);
   const Stopwatch stopwatch;
-  Evaluation evaluation =
-      evaluate(*setup_.model, *setup_.objective, setup_.evaluation, split, setup_.group);
+  Evaluation evaluation = evaluate(*setup_.model, *setup_.objective, setup_.evaluation, split,
+                                   setup_.group, recipe_.evaluate.batch);
   point_.spent.evaluation += stopwatch.seconds();
   return evaluation;
 }
@@ -376,9 +376,9 @@ Outcome Run::end() {
 }  // namespace
 
 Trainer::Trainer(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data,
-                 Facts facts, Start start)
+                 Facts facts, Start start, const std::string& devices)
     : setup_(std::make_unique<Setup>(std::move(recipe), std::move(world), std::move(data),
-                                     std::move(facts), start)) {}
+                                     std::move(facts), start, devices)) {}
 
 Trainer::~Trainer() = default;
 
@@ -388,6 +388,7 @@ Json Trainer::shown_metrics() const {
 
 Outcome Trainer::run(const run::RunFolder* folder, run::EventLog& events, const Limits& limits,
                      const Circumstances& circumstances, std::optional<run::Safetensors>* memory) {
+  const MemoryScope scope(MemoryUse::other);
   const bool remembers = memory != nullptr && memory->has_value();
   Run run(*setup_, folder, events, circumstances, remembers ? &**memory : nullptr);
   const auto remember = [&] {

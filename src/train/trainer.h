@@ -42,9 +42,10 @@ class Trainer {
  public:
   /// Loads and checks everything, so that all errors of a recipe are found before the run's folder
   /// is created. Collective. Throws BadInput; Mismatch if workers have different recipes, data or
-  /// `facts`: what else must be the same on all workers.
+  /// `facts`: what else must be the same on all workers. `devices` are those of this host which its
+  /// workers take, as in device/visible.h; empty: all.
   Trainer(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data,
-          Facts facts = {}, Start start = Start::anew);
+          Facts facts = {}, Start start = Start::anew, const std::string& devices = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

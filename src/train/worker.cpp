@@ -96,7 +96,7 @@ class Output {
 Outcome train_with(World world, const WorkerTask& task, const Generation& turn) {
   try {
     Trainer trainer(task.recipe, world, task.data, {{"the plugins' digest", task.plugins_sha256}},
-                    turn.goes_on ? Start::again : task.start);
+                    turn.goes_on ? Start::again : task.start, task.devices);
     Output output(world, task, turn, trainer);
     return trainer.run(output.folder(), output.events(), turn.limits, output.circumstances(),
                        turn.memory);

@@ -22,6 +22,7 @@ struct WorkerTask {
   launch::Job job;
   launch::GroupOptions group;
   Trainer::Limits limits;
+  std::string devices = {};  ///< of this host, which its workers take; see device/visible.h
   /// Opened on rank 0, which writes the run's events and draws the progress line; other ranks print
   /// only errors.
   run::SharedFolder* folder = nullptr;

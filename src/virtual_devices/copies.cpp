@@ -94,7 +94,7 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
     return to;
   }
   const at::Tensor& on_device = is_on_device(to) ? to : from;
-  const ComputingOn computing(Devices::get().account(on_device.device().index()));
+  const ComputingOn computing(&Devices::get().account(on_device.device().index()));
   Copy{on_host(to), on_host(from), to.device() != from.device()}.run();
   return to;
 }

@@ -1,11 +1,13 @@
-// A *header* before each piece of memory says which device it is counted for. It is there for all
-// memory, also the host's own: LibTorch's raw_deallocate knows nothing but an address.
+// A *header* before each piece of memory says which device it is counted for, and under which use.
+// It is there for all memory, also where none is counted: LibTorch's raw_deallocate knows nothing
+// but an address. What no virtual device computes is the CPU's, if its memory is counted.
 #include "virtual_devices/counting_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
 
 #include <cstddef>
 #include <new>
+#include <utility>
 
 #include "virtual_devices/libtorch.h"
 
@@ -16,8 +18,9 @@ constexpr size_t kAlignment = 64;  // of LibTorch's own allocator
 
 struct alignas(kAlignment) Header {
   uint64_t mark;
-  MemoryAccount* account;  ///< nullptr: the host's
+  MemoryAccount* account;  ///< nullptr: not counted
   int64_t bytes;
+  MemoryUse use;
 };
 
 uint64_t mark_at(const void* place) {
@@ -43,7 +46,7 @@ void free_counted(void* data) {
   }
   header->mark = 0;
   if (header->account != nullptr) {
-    header->account->give_back(header->bytes);
+    header->account->give_back(header->bytes, header->use);
     if (computing_on != nullptr) computing_on->note_freed(header->bytes);
   }
   plain_allocator->raw_deallocate(header);
@@ -60,15 +63,20 @@ class CountingAllocator final : public c10::Allocator {
 
  private:
   static void* allocate_counted(size_t bytes) {
-    MemoryAccount* const account = computing_on == nullptr ? nullptr : &computing_on->account();
+    MemoryAccount* const account =
+        computing_on != nullptr ? computing_on->account() : cpu_account();
     const auto counted = static_cast<int64_t>(bytes);
-    if (account != nullptr) account->take(counted);
+    MemoryUse use = MemoryUse::workspace;
+    if (account != nullptr && computing_on != nullptr)
+      account->take(counted, use);
+    else if (account != nullptr)
+      use = account->take(counted);
     try {
       void* const memory = plain_allocator->raw_allocate(bytes + sizeof(Header));
-      if (account != nullptr) computing_on->note_allocated(counted);
-      return new (memory) Header{mark_at(memory), account, counted} + 1;
+      if (computing_on != nullptr) computing_on->note_allocated(counted);
+      return new (memory) Header{mark_at(memory), account, counted, use} + 1;
     } catch (...) {
-      if (account != nullptr) account->give_back(counted);
+      if (account != nullptr) account->give_back(counted, use);
       throw;
     }
   }
@@ -79,18 +87,23 @@ class CountingAllocator final : public c10::Allocator {
 void install_counting_allocator() {
   static CountingAllocator allocator;
   constexpr uint8_t kOverLibTorchs = 1;
-  plain_allocator = c10::GetCPUAllocator();
-  c10::SetCPUAllocator(&allocator, kOverLibTorchs);
+  [[maybe_unused]] static const bool installed = [] {
+    plain_allocator = c10::GetCPUAllocator();
+    c10::SetCPUAllocator(&allocator, kOverLibTorchs);
+    return true;
+  }();
 }
 
-Holding take_over(void* data) {
-  if (data == nullptr) return {};
-  Header* const header = static_cast<Header*>(data) - 1;
+MemoryCharge take_over(const c10::DataPtr& memory) {
+  if (memory.get() == nullptr || memory.get_deleter() != &free_counted) return {};
+  Header* const header = static_cast<Header*>(memory.get()) - 1;
   if (!has_mark(header) || header->account == nullptr) return {};
-  return {std::exchange(header->account, nullptr), header->bytes};
+  MemoryAccount& account = *std::exchange(header->account, nullptr);
+  return MemoryCharge::of_counted(account, header->bytes,
+                                  account.recount(header->bytes, header->use));
 }
 
-ComputingOn::ComputingOn(MemoryAccount& account)
+ComputingOn::ComputingOn(MemoryAccount* account)
     : account_(account), outer_(std::exchange(computing_on, this)) {}
 
 ComputingOn::~ComputingOn() {

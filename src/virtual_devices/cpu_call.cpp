@@ -151,7 +151,7 @@ class CpuCall {
 
   void run_here() {
     {
-      const ComputingOn device(Devices::get().account(index_));
+      const ComputingOn device(&Devices::get().account(index_));
       compute(op_, stack_);
     }
     take_results();
@@ -160,7 +160,7 @@ class CpuCall {
   void wait_and_learn(const std::string& key) {
     int64_t most_bytes = 0;
     Streams::get().run(index_, schema_.name(), uses_of(pairs_), [&] {
-      ComputingOn device(Devices::get().account(index_));
+      ComputingOn device(&Devices::get().account(index_));
       const at::AutoGradMode grad_mode(grad_mode_);
       compute(op_, stack_);
       most_bytes = device.most();

@@ -47,16 +47,6 @@ std::string name_of(c10::Device device) {
                                 : device.str();
 }
 
-namespace {
-
-MemoryAccount& account_of(c10::Device device) {
-  if (device.type() != kType)
-    throw BadInput("{} is not a virtual device: expected one such as virtual:0", name_of(device));
-  Devices::get().require(device.index());
-  return Devices::get().account(device.index());
-}
-
-}  // namespace
 }  // namespace virtual_devices
 
 using virtual_devices::Devices;
@@ -119,18 +109,12 @@ c10::Device virtual_device(int index) {
   return {virtual_devices::kType, static_cast<c10::DeviceIndex>(index)};
 }
 
-DeviceMemory memory_of(c10::Device device) {
-  const MemoryAccount& account = virtual_devices::account_of(device);
-  return {.in_use = account.in_use(), .peak = account.peak(), .limit = account.limit()};
-}
-
 void synchronize(c10::Device device) {
-  virtual_devices::account_of(device);  // refuses what is not a virtual device
+  if (device.type() != virtual_devices::kType)
+    throw BadInput("synchronize({}): expected a virtual device such as virtual:0",
+                   virtual_devices::name_of(device));
+  Devices::get().require(device.index());
   if (Devices::get().asynchronous()) virtual_devices::Streams::get().synchronize(device.index());
-}
-
-void forget_peak_memory(c10::Device device) {
-  virtual_devices::account_of(device).forget_peak();
 }
 
 }  // namespace lockstep

@@ -24,7 +24,7 @@ void launch_kernel(const std::vector<at::Tensor>& tensors,
   }
   virtual_devices::Devices& devices = virtual_devices::Devices::get();
   const auto compute = [&] {
-    const virtual_devices::ComputingOn computing(devices.account(device.index()));
+    const virtual_devices::ComputingOn computing(&devices.account(device.index()));
     kernel(aliases);
   };
   if (!devices.asynchronous()) return compute();

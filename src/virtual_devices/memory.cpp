@@ -31,14 +31,14 @@ void* hidden_address(size_t bytes) {
   return reinterpret_cast<void*>(kFirstHidden + next.fetch_add(used) % kHidden);
 }
 
-c10::DataPtr hidden(c10::Storage twin, Holding counted, c10::DeviceIndex index) {
+c10::DataPtr hidden(c10::Storage twin, MemoryCharge counted, c10::DeviceIndex index) {
   const size_t bytes = twin.nbytes();
   auto block = std::make_unique<Block>(Block{std::move(twin), std::move(counted), {}});
   return {hidden_address(bytes), block.release(), &free_block, c10::Device(kType, index)};
 }
 
 c10::DataPtr hidden(const c10::Storage& twin, c10::DeviceIndex index) {
-  return hidden(twin, take_over(twin.data_ptr().get()), index);
+  return hidden(twin, take_over(twin.data_ptr()), index);
 }
 
 c10::Storage cpu_storage(size_t bytes, c10::DataPtr data) {
@@ -50,7 +50,7 @@ class DeviceAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) LOCKSTEP_ALLOCATE_CONST override {
     const c10::DeviceIndex index = current_device();
-    const ComputingOn device(Devices::get().account(index));
+    const ComputingOn device(&Devices::get().account(index));
     return hidden(cpu_storage(bytes, c10::GetCPUAllocator()->allocate(bytes)), index);
   }
   LOCKSTEP_COPY_DATA
@@ -94,13 +94,12 @@ at::Tensor adopt(const at::Tensor& on_cpu, c10::DeviceIndex index) {
   return on_device(Shape::of(on_cpu), adopted(on_cpu.storage(), index));
 }
 
-c10::Storage promised_storage(size_t bytes, Holding counted, c10::DeviceIndex index) {
+c10::Storage promised_storage(size_t bytes, MemoryCharge counted, c10::DeviceIndex index) {
   return device_storage(bytes, hidden(cpu_storage(bytes, {nullptr, c10::Device(c10::kCPU)}),
                                       std::move(counted), index));
 }
 
 void keep_promise(const c10::Storage& twin, const c10::Storage& computed) {
-  take_over(computed.data_ptr().get());
   c10::DataPtr none(nullptr, c10::Device(c10::kCPU));
   twin.unsafeGetStorageImpl()->set_data_ptr(
       computed.unsafeGetStorageImpl()->set_data_ptr(std::move(none)));

@@ -14,7 +14,7 @@ namespace lockstep::virtual_devices {
 /// What a device storage owns.
 struct Block {
   c10::Storage twin;
-  Holding counted;                 ///< its bytes, for as long as the host has the storage
+  MemoryCharge counted;            ///< its bytes, for as long as the host has the storage
   device::AccessHistory accesses;  ///< by streams; guarded by Streams
 };
 
@@ -28,7 +28,7 @@ void register_allocator();
 at::Tensor adopt(const at::Tensor& on_cpu, c10::DeviceIndex index);
 
 /// A storage of a device whose bytes, which `counted` has counted, are computed later.
-c10::Storage promised_storage(size_t bytes, Holding counted, c10::DeviceIndex index);
+c10::Storage promised_storage(size_t bytes, MemoryCharge counted, c10::DeviceIndex index);
 /// Gives it the memory of a CPU storage of the same size. From any thread.
 void keep_promise(const c10::Storage& twin, const c10::Storage& computed);
 

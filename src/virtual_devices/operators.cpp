@@ -37,7 +37,7 @@ at::Tensor empty(at::IntArrayRef sizes, c10::optional<at::ScalarType> type,
                  c10::optional<at::Layout> layout, c10::optional<c10::Device> device,
                  c10::optional<bool> /*pinned*/, c10::optional<at::MemoryFormat> format) {
   const c10::DeviceIndex index = index_of(device);
-  const ComputingOn computing(Devices::get().account(index));
+  const ComputingOn computing(&Devices::get().account(index));
   return adopt(at::detail::empty_cpu(sizes, type, layout, c10::kCPU, false, format), index);
 }
 
@@ -45,7 +45,7 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
                          c10::optional<at::ScalarType> type, c10::optional<at::Layout> layout,
                          c10::optional<c10::Device> device, c10::optional<bool> /*pinned*/) {
   const c10::DeviceIndex index = index_of(device);
-  const ComputingOn computing(Devices::get().account(index));
+  const ComputingOn computing(&Devices::get().account(index));
   return adopt(at::detail::empty_strided_cpu(sizes, strides, type, layout, c10::kCPU, false),
                index);
 }

@@ -82,11 +82,10 @@ std::vector<c10::Storage> promised_storages(const ExpectedResults& expected,
   std::vector<c10::Storage> promised;
   for (const size_t bytes : expected.fresh) {
     const auto counted = static_cast<int64_t>(bytes);
-    account.take(counted);
-    promised.push_back(promised_storage(bytes, {&account, counted}, index));
+    promised.push_back(promised_storage(
+        bytes, MemoryCharge::of_counted(account, counted, account.take(counted)), index));
   }
-  account.take(expected.workspace);
-  account.give_back(expected.workspace);
+  const MemoryCharge workspace(&account, expected.workspace, MemoryUse::workspace);
   return promised;
 }
 

@@ -94,6 +94,7 @@ Streams::Lane& Streams::lane(c10::Stream stream) {
 
 // The device's share of the process's cores, and a thread for each of them.
 void Streams::prepare_thread(c10::DeviceIndex index) const {
+  thread_local const ComputingOn uncounted(nullptr);
   const std::vector<int> all = cores_of_process();
   if (all.empty()) return;
   const size_t share = options_.cores > 0

@@ -6,6 +6,7 @@
 
 #include "cli/small_training.h"
 #include "lockstep_command.h"
+#include "scoped_variable.h"
 #include "temporary_folder.h"
 
 namespace lockstep::cli {
@@ -51,18 +52,40 @@ TEST_F(Devices, GoOnWithARunFromItsCheckpoint) {
   EXPECT_EQ(digest("part", {"--device", "virtual", "--resume", "--workers", "2"}), whole);
 }
 
-TEST_F(Devices, WithTooLittleMemorySayWhatTheyHaveAndWhatNeedsLess) {
-  const auto expect_failure = [&](const std::string& memory, const Words& parts) {
-    const CommandResult outcome = train(
-        memory, {"--device", "virtual", "--device-memory", memory, "--set", "train.shards=1"});
-    EXPECT_EQ(outcome.exit_code, 1);
-    for (const std::string& part : parts)
-      EXPECT_NE(outcome.err.find(part), std::string::npos) << part << ": " << outcome.err;
+TEST_F(Devices, WithLittleMemoryEvaluateInPiecesAndEndWithTheSameModel) {
+  const auto end = [&](const std::string& out, Words flags) {
+    flags.insert(flags.end(), {"--set", "data.test_fraction=0.5"});
+    const CommandResult outcome = train(out, flags);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
   };
-  expect_failure("100KiB", {"virtual:0 is out of memory", "of 100 KiB",
-                            "parameters and buffers alone take 1.0 MiB"});
-  expect_failure("5MiB",
-                 {"of 5.0 MiB", "this was step 0, in a shard of 12 samples", "train.accumulate"});
+  const nlohmann::json whole = end("whole", {});
+  const int64_t peak = whole.at("memory").at("peak");
+  const auto expect_same = [&](const nlohmann::json& other) {
+    EXPECT_EQ(other.at("model_sha256"), whole.at("model_sha256"));
+    EXPECT_EQ(other.at("test_accuracy"), whole.at("test_accuracy"));
+    EXPECT_NEAR(other.at("test_loss"), whole.at("test_loss"), 1e-5);
+    EXPECT_LT(other.at("memory").at("peak"), peak);
+  };
+  expect_same(end("pieces", {"--set", "evaluate.batch=4"}));
+  expect_same(end("limited", {"--device-memory", std::to_string(peak - 1)}));
+}
+
+TEST_F(Devices, WithTooLittleMemorySayWhatTheyHaveAndWhatNeedsLess) {
+  for (const std::string kind : {"cpu", "virtual"}) {
+    const std::string name = kind == "cpu" ? "cpu" : "virtual:0";
+    const auto expect_failure = [&](const std::string& memory, const Words& parts) {
+      const CommandResult outcome = train(
+          kind + memory, {"--device", kind, "--device-memory", memory, "--set", "train.shards=1"});
+      EXPECT_EQ(outcome.exit_code, 1);
+      for (const std::string& part : parts)
+        EXPECT_NE(outcome.err.find(part), std::string::npos) << part << ": " << outcome.err;
+    };
+    expect_failure("100KiB", {name + " has 100 KiB of memory", "parameters and buffers 1.0 MiB",
+                              "at least 32 devices"});
+    expect_failure("5MiB", {name + " is out of memory", "of 5.0 MiB",
+                            "this was step 0, in a pass over 12 samples", "train.accumulate"});
+  }
 }
 
 TEST_F(Devices, ThatCannotBeHadAreRefused) {
@@ -71,8 +94,36 @@ TEST_F(Devices, ThatCannotBeHadAreRefused) {
     return outcome.exit_code == 2 && outcome.err.find(why) != std::string::npos;
   };
   EXPECT_TRUE(refuses({"--device", "virtuel"}, "did you mean 'virtual'"));
-  EXPECT_TRUE(refuses({"--device-memory", "1GiB"}, "only virtual devices have a limit"));
   EXPECT_TRUE(refuses({"--device", "virtual", "--device-memory", "much"}, "much"));
+  EXPECT_TRUE(refuses({"--devices", "virtual:4"}, "device.kind is cpu"));
+  EXPECT_TRUE(refuses({"--device", "virtual", "--devices", "virtual:2", "--workers", "3"},
+                      "3 workers are to start on this host"));
+}
+
+TEST_F(Devices, AreTakenInTurnAndDoNotChangeTheModel) {
+  const auto device_of = [&](const std::string& out, Words flags) {
+    flags.insert(flags.end(), {"--device", "virtual"});
+    const CommandResult outcome = train(out, flags);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const auto end = nlohmann::json::parse(outcome.out);
+    return end.at("memory").at("device").get<std::string>() + " " +
+           end.at("model_sha256").get<std::string>();
+  };
+  const std::string model = digest("cpu", {});
+  EXPECT_EQ(device_of("all", {}), "virtual:0 " + model);
+  EXPECT_EQ(device_of("four", {"--devices", "virtual:4"}), "virtual:0 " + model);
+  EXPECT_EQ(device_of("listed", {"--devices", "virtual:3,1"}), "virtual:3 " + model);
+  const ScopedVariable visible("LOCKSTEP_VISIBLE_DEVICES", "5,3");
+  EXPECT_EQ(device_of("visible", {}), "virtual:5 " + model);
+  EXPECT_EQ(device_of("both", {"--devices", "virtual:3,5"}), "virtual:3 " + model);
+}
+
+TEST_F(Devices, OfCudaAreRefusedWithWhatLibTorchWasBuiltWith) {
+  const CommandResult outcome = train("cuda", {"--device", "cuda"});
+  if (outcome.exit_code == 0) GTEST_SKIP() << "this machine has CUDA devices";
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("device.kind = \"cuda\": LibTorch "), std::string::npos)
+      << outcome.err;
 }
 
 }  // namespace

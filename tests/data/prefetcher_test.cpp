@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <stdexcept>
+#include <thread>
 
 namespace lockstep::data {
 namespace {
@@ -53,6 +54,67 @@ TEST(Prefetcher, FillsNoMoreThanItHasBuffersFor) {
   }
   // One in use and two ready, after one was given back.
   EXPECT_LE(fills, 4);
+}
+
+// Places and indices of the batches that were delivered, in order.
+struct Delivered {
+  std::atomic<int64_t> count = 0;
+  std::atomic<int64_t> at[2] = {-1, -1};  // by place: the batch that is there
+
+  Deliver deliver() {
+    return [this](const LoadedBatch& batch) {
+      at[batch.place] = batch.index;
+      ++count;
+    };
+  }
+};
+
+TEST(Prefetcher, DeliversOneBatchAheadToThePlaceThatIsNotInUse) {
+  Delivered delivered;
+  Prefetcher prefetcher(std::vector<BatchBuffer>(4), 100, note_position, delivered.deliver());
+  for (int64_t i = 0; i < 20; ++i) {
+    const LoadedBatch& batch = prefetcher.next();
+    EXPECT_EQ(batch.index, i);
+    EXPECT_LE(delivered.count, i + 2);
+    while (delivered.count < i + 2) std::this_thread::yield();
+    EXPECT_EQ(delivered.at[batch.place], i) << "it was overwritten while it was in use";
+    EXPECT_EQ(delivered.at[1 - batch.place], i + 1);
+  }
+}
+
+TEST(Prefetcher, DeliversAgainAfterASeekAndLeavesTheBatchInUse) {
+  Delivered delivered;
+  Prefetcher prefetcher(std::vector<BatchBuffer>(4), 100, note_position, delivered.deliver());
+  const LoadedBatch& first = prefetcher.next();
+  const int place = first.place;
+  for (const int64_t index : {50, 70, 90}) prefetcher.seek({0, index});
+  EXPECT_EQ(delivered.at[place], 0);
+  const LoadedBatch& then = prefetcher.next();
+  EXPECT_EQ(then.index, 90);
+  EXPECT_EQ(delivered.at[then.place], 90);
+}
+
+TEST(Prefetcher, DeliversTheBatchesBeforeOneThatCannotBeRead) {
+  Delivered delivered;
+  Prefetcher prefetcher(
+      std::vector<BatchBuffer>(4), 10,
+      [](BatchPosition at, BatchBuffer& buffer) {
+        if (at.index == 3) throw std::runtime_error("the fourth cannot be read");
+        note_position(at, buffer);
+      },
+      delivered.deliver());
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(prefetcher.next().index, i);
+  EXPECT_THROW(prefetcher.next(), std::runtime_error);
+}
+
+TEST(Prefetcher, RethrowsAnErrorOfADelivery) {
+  Prefetcher prefetcher(std::vector<BatchBuffer>(4), 10, note_position,
+                        [](const LoadedBatch& batch) {
+                          if (batch.index == 1) throw std::runtime_error("no room");
+                        });
+  EXPECT_EQ(prefetcher.next().index, 0);
+  EXPECT_THROW(prefetcher.next(), std::runtime_error);
+  EXPECT_THROW(prefetcher.next(), std::runtime_error);
 }
 
 }  // namespace

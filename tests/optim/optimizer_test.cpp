@@ -183,5 +183,12 @@ TEST(Optimizer, RefusesAnUnknownName) {
                    {"'sdg': no such optimizer", "did you mean 'sgd'?", "adamw, lars, sgd"});
 }
 
+TEST(Optimizers, KeepAsManyNumbersForEachParameterAsTheirRowSays) {
+  for (const auto& row : optimizers())
+    EXPECT_EQ(static_cast<int64_t>(make_optimizer({.name = row->name}, {{0, 5}})->state().size()),
+              row->state_per_parameter)
+        << row->name;
+}
+
 }  // namespace
 }  // namespace lockstep::optim

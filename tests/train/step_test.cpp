@@ -25,7 +25,7 @@ TEST(Step, TakesNoMemoryFromTheSystemOnceItHasRun) {
   const Fields fields = image_fields({3, 32, 32});
   Step step(recipe, {.model = some_model("resnet20"),
                      .objective = objective::make_objective("classification", {.fields = fields}),
-                     .fields = fields,
+                     .batches = std::make_shared<DeviceBatches>(c10::kCPU, fields),
                      .schedule = optim::Schedule(recipe.schedule, 0.01, 1000, 100),
                      .shards = collective::Shards::even(2, 1),
                      .world = alone()});

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "device/memory_account.h"
 #include "devices.h"
 #include "expect_error.h"
 #include "lockstep/error.h"
@@ -87,13 +88,46 @@ TEST(Memory, ThatAdmitsEightSamplesAndNotNineGoesOnWithEight) {
   EXPECT_EQ(step(conv, on, 8), eight);
 }
 
+TEST(Memory, OfKernelsIsWorkspaceAndOfTheirResultsWhatTheThreadAllocates) {
+  const torch::Device on = device(0);
+  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(4, 16, 3));
+  conv->to(on);
+  const MemoryByUse before = memory_of(on).now;
+  const MemoryScope scope(MemoryUse::activations);
+  const Tensor y = conv(torch::ones({2, 4, 32, 32}, on));
+  const MemoryByUse after = memory_of(on).now;
+  EXPECT_GE(after[MemoryUse::activations] - before[MemoryUse::activations],
+            static_cast<int64_t>(y.nbytes()));
+  EXPECT_EQ(after[MemoryUse::workspace], before[MemoryUse::workspace]);
+  EXPECT_EQ(after[MemoryUse::other], before[MemoryUse::other]);
+}
+
+TEST(Memory, OfTheCpuIsCountedAndLimitedOnceThatWasAskedFor) {
+  const Tensor from_before = bytes_on(torch::kCPU, kMiB);
+  limit_cpu_memory(0);
+  const int64_t before = memory_of(torch::kCPU).in_use;
+  {
+    const Tensor x = bytes_on(torch::kCPU, kMiB);
+    EXPECT_EQ(memory_of(torch::kCPU).in_use, before + kMiB);
+    const Tensor on_device = bytes_on(device(0), kMiB);
+    EXPECT_EQ(memory_of(torch::kCPU).in_use, before + kMiB);
+    limit_cpu_memory(before + 2 * kMiB);
+    EXPECT_THROW(bytes_on(torch::kCPU, kMiB + 1), OutOfMemory);
+    EXPECT_EQ(bytes_on(torch::kCPU, kMiB).size(0), kMiB);
+  }
+  EXPECT_EQ(memory_of(torch::kCPU).in_use, before);
+  EXPECT_EQ(memory_of(torch::kCPU).limit, before + 2 * kMiB);
+  limit_cpu_memory(0);
+  expect_bad_input([] { limit_cpu_memory(-1); }, {"limit_cpu_memory(-1)"});
+}
+
 TEST(Devices, ThatDoNotExistAreRefused) {
   device(0);
   EXPECT_EQ(virtual_device_count(), 3);
   expect_bad_input([] { virtual_device(7); }, {"virtual:7", "virtual:0 to virtual:2"});
   expect_bad_input([] { torch::ones({1}, torch::Device(device(0).type(), 7)); },
                    {"virtual:7", "virtual:0 to virtual:2"});
-  expect_bad_input([] { memory_of(torch::kCPU); }, {"cpu is not a virtual device"});
+  expect_bad_input([] { memory_of(torch::kMeta); }, {"the memory of meta is not counted"});
 }
 
 TEST(Devices, AreMadeOnce) {

@@ -29,6 +29,24 @@ TEST(UsageDeathTest, OfADeviceCountsWhatAModelAndItsGradientsUse) {
   EXPECT_EXIT(use_a_device(), testing::ExitedWithCode(0), "");
 }
 
+// The usage example of lockstep/device_memory.h.
+void limit_the_cpu() {
+  lockstep::limit_cpu_memory(int64_t{1} << 30);
+  const auto x = torch::ones({1000});
+  const int64_t bytes = lockstep::memory_of(torch::kCPU).in_use;
+  try {
+    torch::empty({int64_t{1} << 28});
+  } catch (const lockstep::OutOfMemory&) {
+    std::exit(bytes == 4000 && lockstep::virtual_device_count() == 0 ? 0 : 1);
+  }
+  std::exit(2);
+}
+
+TEST(UsageDeathTest, OfTheCpusLimitNeedsNoVirtualDevice) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(limit_the_cpu(), testing::ExitedWithCode(0), "");
+}
+
 void make_devices_late() {
   torch::ones({1}).requires_grad_().sum().backward();
   try {

@@ -1,0 +1,110 @@
+#include "train/memory.h"
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/units.h"
+#include "lockstep/error.h"
+#include "parallel/shard_schedule.h"
+#include "parallel/tensor_buffer.h"
+#include "virtual_devices/accounts.h"
+
+namespace lockstep::train {
+
+MemoryNeeds memory_needs(const Model& model, const Recipe& recipe, const collective::Shards& shards,
+                         int rank) {
+  int64_t all = 0, trained = 0;
+  for (const torch::Tensor& parameter : model.parameters()) {
+    const auto bytes = static_cast<int64_t>(parameter.nbytes());
+    all += bytes;
+    if (parameter.requires_grad()) trained += bytes;
+  }
+  for (const torch::Tensor& buffer : model.buffers()) all += static_cast<int64_t>(buffer.nbytes());
+  const bool narrow = recipe.train.compress == "f16" || recipe.train.compress == "bf16";
+  const int64_t slots = parallel::schedule_of(shards, rank).slots;
+  return {.parameters = all,
+          .gradients = narrow ? slots * trained / 2 + trained : slots * trained,
+          .optimizer = optim::optimizers().at(recipe.optimizer.name).state_per_parameter * trained};
+}
+
+void require_memory(const MemoryNeeds& needs, const std::string& device, int64_t limit) {
+  if (limit == 0 || needs.sum() <= limit) return;
+  throw OutOfMemory(
+      device, needs.sum(), 0, limit,
+      fmt::format("{} has {} of memory, and training needs {} before the first step: parameters "
+                  "and buffers {}, gradients {}, the optimizer {}; set device.memory to more than "
+                  "that, or use a smaller model: a model that is divided into stages would need at "
+                  "least {} devices of this size",
+                  device, format_bytes(limit), format_bytes(needs.sum()),
+                  format_bytes(needs.parameters), format_bytes(needs.gradients),
+                  format_bytes(needs.optimizer), (needs.sum() + limit - 1) / limit));
+}
+
+namespace {
+
+// The bytes that a pass of so many samples needs; nothing if they are too many.
+std::optional<int64_t> bytes_of_pass(MemoryAccount& account, int64_t samples,
+                                     const std::function<void(int64_t)>& pass) {
+  const int64_t before = account.figures().in_use;
+  account.forget_peak();
+  try {
+    pass(samples);
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  }
+  return account.figures().peak - before;
+}
+
+}  // namespace
+
+// What a pass needs grows with its samples along a line, through two measured points.
+std::optional<int64_t> samples_that_fit(MemoryAccount& account, int64_t failed,
+                                        const std::function<void(int64_t samples)>& pass) {
+  try {
+    int64_t one = failed / 2;
+    std::optional<int64_t> needs;
+    for (; one > 0; one /= 2)
+      if ((needs = bytes_of_pass(account, one, pass))) break;
+    if (!needs) return 0;
+    const int64_t other = one > 1 ? one / 2 : 2;
+    const auto other_needs = other < failed ? bytes_of_pass(account, other, pass) : std::nullopt;
+    if (!other_needs) return one;
+    const int64_t more = std::abs(one - other), more_needs = std::abs(*needs - *other_needs);
+    const DeviceMemory memory = account.figures();
+    const int64_t left = memory.limit - memory.in_use - *needs;
+    return more_needs == 0 ? failed - 1 : std::min(one + left * more / more_needs, failed - 1);
+  } catch (const std::exception&) {  // of a model that cannot compute so few samples
+    return std::nullopt;
+  }
+}
+
+std::string advice(std::optional<int64_t> samples_that_fit, const BatchDivision& division) {
+  const auto& [batch, shards, accumulate] = division;
+  if (samples_that_fit == 0) return ": not even one would fit; use a smaller model";
+  std::string text =
+      ": a smaller train.batch, or more pieces of a shard (train.accumulate), would "
+      "need less memory";
+  if (samples_that_fit)
+    text = fmt::format(
+        ": about {} would fit, as with train.batch = {} in {} of {}, or with "
+        "train.accumulate = {} if it divides the shards",
+        *samples_that_fit, *samples_that_fit * shards * accumulate, plural(shards, "shard"),
+        plural(accumulate, "piece"), (batch / shards + *samples_that_fit - 1) / *samples_that_fit);
+  return text;
+}
+
+run::Json memory_figures(c10::Device device) {
+  const MemoryAccount* const account = virtual_devices::account_of(device);
+  if (account == nullptr) return nullptr;
+  const DeviceMemory memory = account->figures();
+  run::Json figures = {
+      {"device", account->device()}, {"limit", memory.limit}, {"peak", memory.peak}};
+  for (size_t i = 0; i < kMemoryUses.size(); ++i)
+    figures[std::string(kMemoryUses[i])] = memory.at_peak.bytes[i];
+  return figures;
+}
+
+}  // namespace lockstep::train

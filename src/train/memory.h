@@ -1,0 +1,55 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "collective/plan/shards.h"
+#include "device/memory_account.h"
+#include "lockstep/model.h"
+#include "recipe/recipe.h"
+#include "run/events.h"
+
+namespace lockstep::train {
+
+/// What training needs of a device's memory before the first step, in bytes.
+struct MemoryNeeds {
+  int64_t parameters = 0;  ///< and buffers
+  int64_t gradients = 0;
+  int64_t optimizer = 0;
+
+  int64_t sum() const { return parameters + gradients + optimizer; }
+};
+
+/// On worker number `rank`.
+MemoryNeeds memory_needs(const Model& model, const Recipe& recipe, const collective::Shards& shards,
+                         int rank);
+
+/// Throws OutOfMemory if a device with `limit` bytes has less than that: with the parts, and how
+/// many such devices would have enough.
+void require_memory(const MemoryNeeds& needs, const std::string& device, int64_t limit);
+
+/// How many samples a pass may have in a device's memory, about; `failed` were too many. `pass` is
+/// called with fewer, to see what they need, and throws OutOfMemory. Nothing if that cannot be
+/// found out, since it throws something else.
+std::optional<int64_t> samples_that_fit(MemoryAccount& account, int64_t failed,
+                                        const std::function<void(int64_t samples)>& pass);
+
+/// How a recipe divides its batch.
+struct BatchDivision {
+  int64_t batch;
+  int64_t shards;
+  int64_t accumulate;
+};
+
+/// What would fit, to add to a message: ": about 8 would fit, as with train.batch = 64 in ...".
+std::string advice(std::optional<int64_t> samples_that_fit, const BatchDivision& division);
+
+/// {"device": "cpu", "limit": 0, "peak": 123, "parameters": 45, ...}: the memory of a device, and
+/// what was in use at its peak. Null if its memory is not counted.
+run::Json memory_figures(c10::Device device);
+
+}  // namespace lockstep::train
