@@ -165,6 +165,10 @@ std::vector<Key> device_keys(Recipe& r) {
        0, 0, kResult, kinds},
       {"device.memory", &r.device.memory,
        "memory of a device, such as 8GiB, for all kinds but cuda; empty: no limit", 0, 0, kRecord},
+      {"device.asynchronous", &r.device.asynchronous,
+       "whether virtual devices compute in threads of their own while the worker goes on, as GPUs "
+       "do; the same result",
+       0, 0, kRecord},
   };
 }
 

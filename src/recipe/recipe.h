@@ -54,6 +54,7 @@ struct Recipe {
   struct DeviceSection {
     std::string kind = "cpu";
     std::string memory;
+    bool asynchronous = false;
   } device;
 
   struct EvaluateSection {

@@ -46,10 +46,16 @@ c10::Device made_device(const Recipe& recipe, int local_rank, const std::string&
     return device_of_worker(kind, visible_devices(kind, there, visible_variables(), selection),
                             local_rank);
   };
+  if (recipe.device.asynchronous && kind != "virtual")
+    throw BadInput("device.asynchronous = true: only for device.kind = virtual, not {}", kind);
   if (kind == "virtual") {
     const int index = number(kMostVirtualDevices);
     const int count = selection ? selection->count.value_or(index + 1) : index + 1;
-    make_virtual_devices({.count = count, .memory_bytes = memory_limit(recipe)});
+    using Mode = VirtualDeviceOptions::Mode;
+    make_virtual_devices({.count = count,
+                          .memory_bytes = memory_limit(recipe),
+                          .mode = recipe.device.asynchronous ? Mode::asynchronous : Mode::inlined,
+                          .cores = static_cast<int>(recipe.train.threads)});
     return virtual_device(index);
   }
   if (kind == "cuda") {

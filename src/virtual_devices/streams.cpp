@@ -106,7 +106,7 @@ void Streams::prepare_thread(c10::DeviceIndex index) const {
     CPU_SET(static_cast<size_t>(all[(static_cast<size_t>(index) * share + i) % all.size()]), &set);
   sched_setaffinity(0, sizeof(set), &set);
   at::get_num_threads();  // LibTorch sets a thread's number in its first call
-  omp_set_num_threads(static_cast<int>(std::min(share, all.size())));
+  omp_set_num_threads(static_cast<int>(share));
 }
 
 void Streams::note(size_t stream, Stream::Moment moment, const std::string& by,

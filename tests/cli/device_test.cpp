@@ -45,6 +45,20 @@ TEST_F(Devices, ThatAreVirtualEndWithTheModelOfTheCpuOnAnyNumberOfWorkers) {
   EXPECT_EQ(digest("hook-virtual", on_devices), digest("hook-cpu", power_sgd));
 }
 
+TEST_F(Devices, ThatAreAsynchronousEndWithTheModelOfTheCpu) {
+  const auto flags = [](Words more) {
+    more.insert(more.end(), {"--device", "virtual", "--set", "device.asynchronous=true"});
+    return more;
+  };
+  const std::string cpu = digest("cpu", {});
+  EXPECT_EQ(digest("1", flags({})), cpu);
+  EXPECT_EQ(digest("3", flags({"--workers", "3", "--device-memory", "64MiB"})), cpu);
+  EXPECT_EQ(digest("elastic", flags({"--workers", "2", "--elastic"})), cpu);
+  const CommandResult refused = train("refused", {"--set", "device.asynchronous=true"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("only for device.kind = virtual"), std::string::npos) << refused.err;
+}
+
 TEST_F(Devices, GoOnWithARunFromItsCheckpoint) {
   const std::string whole = digest("whole", {"--device", "virtual"});
   const CommandResult part = train("part", {"--device", "virtual", "--stop-at-step", "3"});
