@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "doctor/examine.h"
@@ -80,12 +82,14 @@ class DoctorCommand final : public Command {
         ->type_name("KIND");
     app().add_flag("--json", flags_.json, "print facts and findings as one JSON object");
     app().footer(
-        "Exit code: 0 if there is no problem, 1 if there is one, 2 for wrong flags.\n"
-        "Examples:\n"
-        "  lockstep doctor\n"
-        "  lockstep doctor --self-test\n"
-        "  lockstep doctor --hosts node1,node2 --timeout 2\n"
-        "  lockstep doctor --json | jq '.findings[].do'");
+        fmt::format("It looks at:\n{}"
+                    "Exit code: 0 if there is no problem, 1 if there is one, 2 for wrong flags.\n"
+                    "Examples:\n"
+                    "  lockstep doctor\n"
+                    "  lockstep doctor --self-test\n"
+                    "  lockstep doctor --hosts node1,node2 --timeout 2\n"
+                    "  lockstep doctor --json | jq '.findings[].do'",
+                    doctor::areas().help()));
   }
 
   int run() override { return run_doctor(flags_); }
