@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/placement_flags.h"
 #include "doctor/examine.h"
 #include "launch/hosts_file.h"
 #include "lockstep/error.h"
@@ -64,14 +65,7 @@ class DoctorCommand final : public Command {
         .add_option("--hosts", flags_.hosts,
                     "other hosts, each reached over ssh: names, or a file as for lockstep run")
         ->type_name("A,B,...|FILE");
-    app()
-        .add_option("--ssh", flags_.ssh.command,
-                    "how to reach them, such as \"ssh -p 2222 -i key\" (default ssh)")
-        ->type_name("COMMAND");
-    app()
-        .add_option("--remote-lockstep", flags_.ssh.lockstep,
-                    "this program's path there (default: as here)")
-        ->type_name("PATH");
+    add_ssh_flags(app(), flags_.ssh);
     app()
         .add_option("--timeout", flags_.ssh.connect_seconds, "for each of them (default 5)")
         ->type_name("SECONDS");
