@@ -53,7 +53,7 @@ DeviceFacts gather_devices(const Visit& visit) {
 
 std::string describe_cuda(const DeviceFacts& facts) {
   return fmt::format(
-      "{} plugged in, {}", plural(facts.gpus, "GPU"),
+      "{} plugged in, {}", facts.gpus == 0 ? "no GPU" : plural(facts.gpus, "GPU"),
       facts.seen ? fmt::format("{} seen by LibTorch", *facts.seen) : "LibTorch could not be asked");
 }
 

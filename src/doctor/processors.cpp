@@ -40,7 +40,7 @@ std::vector<int64_t> cache_sizes(hwloc_topology_t topology) {
   constexpr std::array kLevels = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE};
   std::vector<int64_t> sizes;
   for (const hwloc_obj_type_t level : kLevels)
-    if (const hwloc_obj_t cache = hwloc_get_obj_by_type(topology, level, 0))
+    if (hwloc_obj_t cache = hwloc_get_obj_by_type(topology, level, 0))
       sizes.push_back(static_cast<int64_t>(cache->attr->cache.size));
   return sizes;
 }

@@ -45,7 +45,9 @@ std::vector<Fact> facts_of(const RankFacts& facts) {
           {"rank 0",
            {{"host", job.master_host}, {"port", job.master_port}, {"address", facts.address}},
            fmt::format("{}:{}{}", job.master_host, job.master_port,
-                       facts.address.empty() ? "" : fmt::format(" ({})", facts.address))}};
+                       facts.address.empty() || facts.address.starts_with(job.master_host)
+                           ? ""
+                           : fmt::format(" ({})", facts.address))}};
 }
 
 Section examine_ranks(const Visit& /*visit*/) {
@@ -90,7 +92,8 @@ std::vector<Finding> judge(const RankFacts& facts) {
   }
   if (!facts.address_failure.empty())
     findings.push_back({.id = "ranks.master",
-                        .severity = Severity::problem,
+                        // Those that MPI started meet by it, unless they are told otherwise.
+                        .severity = facts.job->by_mpi ? Severity::advice : Severity::problem,
                         .what = fmt::format("the host of rank 0, {}, has no address: {}",
                                             facts.job->master_host, facts.address_failure),
                         .why = "workers meet there",

@@ -54,6 +54,8 @@ TEST(Ranks, WhoseMasterHasNoAddressNameIt) {
   facts.address_failure = "no such host";
   expect_one(judge(facts), "ranks.master", Severity::problem,
              {"node1", "no such host", "MASTER_ADDR"});
+  facts.job->by_mpi = true;
+  expect_one(judge(facts), "ranks.master", Severity::advice, {"node1"});
 }
 
 TEST(Network, ThatWorksIsNoFindingAndNeedsNoIpv6) {
