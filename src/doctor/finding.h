@@ -21,9 +21,10 @@ struct Finding {
 using Json = nlohmann::ordered_json;
 
 struct Fact {
-  std::string name;  ///< with spaces; --json has underscores instead
+  std::string name;
   Json value;
   std::string shown = {};  ///< for people; empty: the value
+  std::string key = {};    ///< in --json; empty: the name in lower case, with underscores
 };
 
 /// What was found in one area.

@@ -141,7 +141,8 @@ Fact fact_of(const HostFacts& facts) {
            {"round_trip_seconds", or_null(facts.round_trip)},
            {"start_seconds", or_null(facts.start)},
            {"failure", facts.failure}},
-          shown};
+          shown,
+          facts.name};
 }
 
 Section examine_hosts(const Visit& visit) {

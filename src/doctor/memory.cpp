@@ -80,7 +80,8 @@ std::vector<Fact> facts_of(const MemoryFacts& facts) {
            {{"size", or_null(facts.shm_size)}, {"free", facts.shm_free}},
            facts.shm_size ? fmt::format("{} free of {}", format_bytes(facts.shm_free),
                                         format_bytes(*facts.shm_size))
-                          : "none"},
+                          : "none",
+           "dev_shm"},
           {"huge pages", facts.huge_pages}};
 }
 

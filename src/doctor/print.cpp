@@ -67,7 +67,9 @@ std::string summary_of(const std::vector<Finding>& findings) {
       advice == 0 ? "no advice" : fmt::format("{} of advice", plural(advice, "piece")));
 }
 
-std::string key_of(std::string name) {
+std::string key_of(const Fact& fact) {
+  if (!fact.key.empty()) return fact.key;
+  std::string name = fact.name;
   for (char& each : name)
     each = each == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(each)));
   return name;
@@ -95,7 +97,7 @@ std::string to_text(const std::vector<NamedSection>& sections) {
 Json to_json(const std::vector<NamedSection>& sections) {
   Json facts = Json::object();
   for (const NamedSection& each : sections)
-    for (const Fact& fact : each.section.facts) facts[each.area][key_of(fact.name)] = fact.value;
+    for (const Fact& fact : each.section.facts) facts[each.area][key_of(fact)] = fact.value;
   Json findings = Json::array();
   for (const Finding& each : findings_in(sections))
     findings.push_back({{"id", each.id},

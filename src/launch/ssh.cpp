@@ -251,8 +251,10 @@ int SshConnection::until_the_end() {
     if (code && !ready_) fail_to_connect(*code);
     if (code && *code != kSshFailed) return *code;
     if (code)
-      throw HostFailed(job_.host, "the connection over ssh was lost",
-                       "its workers are killed there as soon as that is noticed", kUnreachable);
+      throw HostFailed(job_.host,
+                       "the connection over ssh was lost; its workers are killed there as soon as "
+                       "that is noticed",
+                       "check the network between the hosts, then start again", kUnreachable);
     if ((!ready_ || output_ == Output::kept) && deadline_.passed())
       throw HostFailed(job_.host,
                        fmt::format("did not answer within {:g} s", options_.connect_seconds),

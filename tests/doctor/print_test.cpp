@@ -13,7 +13,7 @@ std::vector<NamedSection> some_sections() {
       "a value of so many words that no line of a terminal with eighty columns can hold all of it";
   return {{"processors", {{{"cores", 4}, {"our kernels", {{"layers", "AVX2"}}, long_text}}, {}}},
           {"memory",
-           {{{"total", 1024, "1.0 KiB"}},
+           {{{"total", 1024, "1.0 KiB"}, {"/dev/shm", 0, "none", "dev_shm"}},
             {{"memory.low", Severity::advice, "there is little", "because", "buy some"},
              {"memory.none", Severity::problem, "there is none", long_text, "buy more"}}}}};
 }
@@ -40,6 +40,7 @@ TEST(JsonText, HasFactsByAreaAndFindingsWithWhatToDo) {
   const Json json = to_json(some_sections());
   EXPECT_EQ(json.at("facts").at("processors").at("cores"), 4);
   EXPECT_EQ(json.at("facts").at("processors").at("our_kernels").at("layers"), "AVX2");
+  EXPECT_EQ(json.at("facts").at("memory").at("dev_shm"), 0);
   ASSERT_EQ(json.at("findings").size(), 2U);
   EXPECT_EQ(json.at("findings")[0].at("id"), "memory.none");
   EXPECT_EQ(json.at("findings")[0].at("severity"), "problem");
