@@ -140,6 +140,7 @@ int run(int argc, char** argv) {
   for (auto& command : add_data(app)) commands.push_back(std::move(command));
   commands.push_back(add_workers(app));
   commands.push_back(add_list(app));
+  commands.push_back(add_doctor(app));
   commands.push_back(add_compare(app));
   commands.push_back(add_bench(app));
   commands.push_back(add_explain(app));

@@ -23,6 +23,15 @@ void add_placement_flags(CLI::App& app, launch::PlacementFlags& flags) {
       ->type_name("HOST:PORT");
 }
 
+void add_ssh_flags(CLI::App& app, launch::SshOptions& options) {
+  app.add_option("--ssh", options.command,
+                 "how to reach them, such as \"ssh -p 2222 -i key\" (default ssh)")
+      ->type_name("COMMAND");
+  app.add_option("--remote-lockstep", options.lockstep,
+                 "this program's path there (default: as here)")
+      ->type_name("PATH");
+}
+
 StartedPlaced start_placed(const launch::PlacementFlags& flags, launch::Prefixed prefixed) {
   const std::vector<launch::Job> jobs = launch::jobs_here(flags);
   const int first = jobs.front().rank;

@@ -4,12 +4,16 @@
 #include <optional>
 
 #include "launch/placement.h"
+#include "launch/ssh.h"
 #include "launch/workers.h"
 
 namespace lockstep::cli {
 
 /// -n/--workers, --nnodes, --node-rank and --master.
 void add_placement_flags(CLI::App& app, launch::PlacementFlags& flags);
+
+/// --ssh and --remote-lockstep.
+void add_ssh_flags(CLI::App& app, launch::SshOptions& options);
 
 /// Result of start_placed, which returns in the process that starts workers and in each worker.
 struct StartedPlaced {

@@ -189,18 +189,11 @@ class RunCommand final : public Command {
                     "start workers over ssh on the hosts that this file lists, one a line: HOST "
                     "[slots=N]")
         ->type_name("FILE");
-    app()
-        .add_option("--ssh", flags_.ssh.command,
-                    "how to reach them, such as \"ssh -p 2222 -i key\" (default ssh)")
-        ->type_name("COMMAND");
+    add_ssh_flags(app(), flags_.ssh);
     app()
         .add_option("--connect-timeout", flags_.ssh.connect_seconds,
                     "for each of them to answer (default 30)")
         ->type_name("SECONDS");
-    app()
-        .add_option("--remote-lockstep", flags_.ssh.lockstep,
-                    "this program's path there (default: as here)")
-        ->type_name("PATH");
     app().add_flag("--remote", flags_.remote)->group("");  // what --hosts runs there
     app().footer(
         "The program gets its rank from lockstep::init, or from torchrun's variables: RANK, "

@@ -1,5 +1,7 @@
 #include "kernels/cpu.h"
 
+#include <oneapi/dnnl/dnnl.h>
+
 #include "kernels/direct_convolution.h"
 
 namespace lockstep::kernels {
@@ -21,6 +23,12 @@ bool has_avx512() {
 #else
   return false;
 #endif
+}
+
+std::string onednn_version() {
+  const dnnl_version_t* const version = dnnl_version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
 }
 
 }  // namespace lockstep::kernels

@@ -23,7 +23,35 @@ int slots_in(const std::string& word, const std::string& where) {
   return slots;
 }
 
+void add_host(std::vector<ListedHost>& hosts, const std::string& line, int default_slots,
+              const std::string& where) {
+  std::istringstream words(line.substr(0, line.find('#')));
+  ListedHost host{.name = "", .slots = default_slots};
+  if (!(words >> host.name)) return;
+  // ssh would take it for one of its options.
+  if (host.name.starts_with('-') || host.name.find('=') != std::string::npos)
+    throw BadInput("{}: '{}' is not a host's name; expected HOST [slots=N]", where, host.name);
+  for (std::string word; words >> word;) {
+    if (!word.starts_with(kSlots)) throw BadInput("{}: '{}': expected HOST [slots=N]", where, word);
+    host.slots = slots_in(word, where);
+  }
+  if (std::any_of(hosts.begin(), hosts.end(),
+                  [&](const ListedHost& other) { return other.name == host.name; }))
+    throw BadInput("{}: {} is listed twice; give the number of its workers by slots=N", where,
+                   host.name);
+  hosts.push_back(host);
+}
+
 }  // namespace
+
+std::vector<ListedHost> parse_hosts(const std::string& names) {
+  std::istringstream words(names);
+  std::vector<ListedHost> hosts;
+  for (std::string name; std::getline(words, name, ',');)
+    add_host(hosts, name, 1, fmt::format("--hosts {}", names));
+  if (hosts.empty()) throw BadInput("--hosts '{}': expected HOST,HOST,... or a file", names);
+  return hosts;
+}
 
 std::vector<ListedHost> read_hosts(const std::filesystem::path& file, int default_slots) {
   if (!std::filesystem::is_regular_file(file))
@@ -31,25 +59,9 @@ std::vector<ListedHost> read_hosts(const std::filesystem::path& file, int defaul
   std::istringstream lines(read_file(file));
   std::vector<ListedHost> hosts;
   int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const std::string where = fmt::format("--hosts {}, line {}", file.string(), ++number);
-    std::istringstream words(line.substr(0, line.find('#')));
-    ListedHost host{.name = "", .slots = default_slots};
-    if (!(words >> host.name)) continue;
-    // ssh would take it for one of its options.
-    if (host.name.starts_with('-') || host.name.find('=') != std::string::npos)
-      throw BadInput("{}: '{}' is not a host's name; expected HOST [slots=N]", where, host.name);
-    for (std::string word; words >> word;) {
-      if (!word.starts_with(kSlots))
-        throw BadInput("{}: '{}': expected HOST [slots=N]", where, word);
-      host.slots = slots_in(word, where);
-    }
-    if (std::any_of(hosts.begin(), hosts.end(),
-                    [&](const ListedHost& other) { return other.name == host.name; }))
-      throw BadInput("{}: {} is listed twice; give the number of its workers by slots=N", where,
-                     host.name);
-    hosts.push_back(host);
-  }
+  for (std::string line; std::getline(lines, line);)
+    add_host(hosts, line, default_slots,
+             fmt::format("--hosts {}, line {}", file.string(), ++number));
   if (hosts.empty())
     throw BadInput("--hosts {}: lists no host; expected lines HOST [slots=N]", file.string());
   return hosts;

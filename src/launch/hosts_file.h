@@ -16,6 +16,9 @@ struct ListedHost {
 /// with the file's name and line.
 std::vector<ListedHost> read_hosts(const std::filesystem::path& file, int default_slots);
 
+/// Reads hosts from a list of names, "node1,user@node2". Throws BadInput.
+std::vector<ListedHost> parse_hosts(const std::string& names);
+
 /// "user@node1" -> "node1": where other hosts reach it.
 std::string address_of(const ListedHost& host);
 

@@ -77,6 +77,16 @@ bool says_who_this_is(const Launcher& launcher) {
   return std::string_view(launcher.rank) != "SLURM_PROCID" || is_started_by_srun();
 }
 
+constexpr int kMostRanks = 1 << 16;
+
+ToldRank told_by(const Launcher& launcher) {
+  const int world = number(launcher.world, 1, kMostRanks);
+  return {.launcher = launcher.name,
+          .world_variable = launcher.world,
+          .rank = number(launcher.rank, 0, world - 1),
+          .world = world};
+}
+
 // Jobs that Slurm puts on one node need different ports.
 int master_port() {
   constexpr int kPortsForJobs = 1000;
@@ -120,14 +130,31 @@ std::string first_host(const std::string& list) {
          first_host(list.substr(close + 1));
 }
 
+std::vector<ToldRank> ranks_in_environment() {
+  refuse_half_a_job();
+  std::vector<ToldRank> told;
+  for (const Launcher& launcher : kLaunchers)
+    if (says_who_this_is(launcher)) told.push_back(told_by(launcher));
+  return told;
+}
+
+std::vector<std::string> launcher_variables() {
+  std::vector<std::string> names = {"MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE",
+                                    "TORCHELASTIC_USE_AGENT_STORE"};
+  for (const Launcher& launcher : kLaunchers)
+    names.insert(names.end(), {launcher.rank, launcher.world, launcher.local_rank});
+  return names;
+}
+
 std::optional<Job> job_from_environment() {
-  constexpr int kMostRanks = 1 << 16;
   refuse_half_a_job();
   for (const Launcher& launcher : kLaunchers) {
     if (!says_who_this_is(launcher)) continue;
-    Job job{.launcher = launcher.name, .by_mpi = launcher.by_mpi};
-    job.world = number(launcher.world, 1, kMostRanks);
-    job.rank = number(launcher.rank, 0, job.world - 1);
+    const ToldRank told = told_by(launcher);
+    Job job{.rank = told.rank,
+            .world = told.world,
+            .launcher = launcher.name,
+            .by_mpi = launcher.by_mpi};
     if (is_set(launcher.local_rank)) job.local_rank = number(launcher.local_rank, 0, kMostRanks);
     if (is_set("MASTER_ADDR"))
       job.master_host = variable("MASTER_ADDR");

@@ -34,6 +34,21 @@ struct Job {
 /// rank 0 listens at other ports of MASTER_ADDR, which are derived from MASTER_PORT and the run id.
 std::optional<Job> job_from_environment();
 
+/// What one launcher's variables say about this process.
+struct ToldRank {
+  std::string launcher;        ///< as in Job
+  std::string world_variable;  ///< "WORLD_SIZE", "SLURM_NTASKS", ...
+  int rank = 0;
+  int world = 1;
+};
+
+/// What each launcher says whose variables are set, in the order of `job_from_environment`, which
+/// follows the first. Throws as it does.
+std::vector<ToldRank> ranks_in_environment();
+
+/// All variables in which launchers tell a process its rank, its world and where to meet.
+std::vector<std::string> launcher_variables();
+
 /// "n[1-2,7],m3" -> "n1": the first host of a list as Slurm writes it.
 std::string first_host(const std::string& list);
 

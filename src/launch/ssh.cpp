@@ -31,16 +31,6 @@ constexpr int kNoSuchProgram = 127;
 // Not that of workers that lost others: it was this host that failed.
 constexpr int kUnreachable = 69;  // sysexits.h: a service is unavailable
 
-class HostFailed : public Error {
- public:
-  HostFailed(const std::string& message, int exit_code) : Error(message), exit_code_(exit_code) {}
-
-  int exit_code() const override { return exit_code_; }
-
- private:
-  int exit_code_;
-};
-
 // As one word of a shell's command line.
 std::string quoted(const std::string& word) {
   std::string text = "'";
@@ -107,12 +97,17 @@ class Stream {
 
 class SshConnection {
  public:
-  SshConnection(const RemoteJob& job, const SshOptions& options);
+  /// What the workers there print; if it is kept, all of the job must end before the deadline.
+  enum class Output { passed_on, kept };
+
+  SshConnection(const RemoteJob& job, const SshOptions& options, Output output);
   ~SshConnection();
   SshConnection(const SshConnection&) = delete;
   SshConnection& operator=(const SshConnection&) = delete;
 
   int until_the_end();
+  /// All that was said there and not passed on, without the last line's end.
+  std::string said() const;
 
  private:
   [[noreturn]] void become_ssh(int parent, int in, int out, int err) const;
@@ -125,6 +120,7 @@ class SshConnection {
 
   const RemoteJob& job_;
   const SshOptions& options_;
+  const Output output_;
   const Signals signals_;
   const Deadline deadline_;
   std::string unsent_;
@@ -138,9 +134,10 @@ class SshConnection {
   std::string reason_;
 };
 
-SshConnection::SshConnection(const RemoteJob& job, const SshOptions& options)
+SshConnection::SshConnection(const RemoteJob& job, const SshOptions& options, Output output)
     : job_(job),
       options_(options),
+      output_(output),
       deadline_(Deadline::in(options.connect_seconds)),
       unsent_(encode(job)) {
   Pipe in = make_pipe();
@@ -189,7 +186,8 @@ void SshConnection::wait() {
       signals_.waits_for(), out_->waits_for(), err_->waits_for(),
       pollfd{.fd = process_.get(), .events = POLLIN, .revents = 0},
       pollfd{.fd = unsent_.empty() ? -1 : to_.get(), .events = POLLOUT, .revents = 0}};
-  const int milliseconds = ready_ ? -1 : static_cast<int>(deadline_.left() * 1000) + 1;
+  const int milliseconds =
+      ready_ && output_ == Output::passed_on ? -1 : static_cast<int>(deadline_.left() * 1000) + 1;
   poll(waits.data(), waits.size(), milliseconds);
 }
 
@@ -210,16 +208,25 @@ std::string SshConnection::take_ready_line(const std::string& output) {
   const size_t found = early_output_.find(line);
   if (found == std::string::npos) return "";
   ready_ = true;
-  write_all(STDERR_FILENO, early_output_.substr(0, found) + reason_);
+  if (output_ == Output::passed_on)
+    write_all(STDERR_FILENO, early_output_.substr(0, found) + reason_);
   return early_output_.substr(found + line.size());
 }
 
 void SshConnection::pass_on(const std::string& output, const std::string& errors) {
-  write_all(STDOUT_FILENO, ready_ ? output : take_ready_line(output));
-  if (ready_)
+  const std::string after_ready = ready_ ? output : take_ready_line(output);
+  if (ready_ && output_ == Output::passed_on) {
+    write_all(STDOUT_FILENO, after_ready);
     write_all(STDERR_FILENO, errors);
-  else
+  } else {
     reason_ += errors;
+  }
+}
+
+std::string SshConnection::said() const {
+  std::string all = ready_ ? reason_ : reason_ + early_output_;
+  while (all.ends_with('\n') || all.ends_with('\r')) all.pop_back();
+  return all;
 }
 
 std::optional<int> SshConnection::ended() {
@@ -244,44 +251,58 @@ int SshConnection::until_the_end() {
     if (code && !ready_) fail_to_connect(*code);
     if (code && *code != kSshFailed) return *code;
     if (code)
-      throw HostFailed(fmt::format("host {}: the connection over ssh was lost; its workers are "
-                                   "killed there as soon as that is noticed",
-                                   job_.host),
+      throw HostFailed(job_.host,
+                       "the connection over ssh was lost; its workers are killed there as soon as "
+                       "that is noticed",
+                       "check the network between the hosts, then start again", kUnreachable);
+    if ((!ready_ || output_ == Output::kept) && deadline_.passed())
+      throw HostFailed(job_.host,
+                       fmt::format("did not answer within {:g} s", options_.connect_seconds),
+                       fmt::format("check that it runs and that `{} {} true` ends at once",
+                                   options_.command, job_.host),
                        kUnreachable);
-    if (!ready_ && deadline_.passed())
-      throw HostFailed(
-          fmt::format("host {}: did not answer within {:g} s; check that it runs and that `{} {} "
-                      "true` ends at once",
-                      job_.host, options_.connect_seconds, options_.command, job_.host),
-          kUnreachable);
   }
 }
 
 void SshConnection::fail_to_connect(int status) const {
-  std::string reason = reason_ + early_output_;
-  while (reason.ends_with('\n') || reason.ends_with('\r')) reason.pop_back();
   if (status == kSshFailed)
-    throw HostFailed(
-        fmt::format("host {}: ssh cannot connect: {}; check that `{} {} true` works without a "
-                    "password",
-                    job_.host, reason, options_.command, job_.host),
-        kUnreachable);
+    throw HostFailed(job_.host, fmt::format("ssh cannot connect: {}", said()),
+                     fmt::format("check that `{} {} true` works without a password",
+                                 options_.command, job_.host),
+                     kUnreachable);
   if (status == kNoSuchProgram || status == 126)
-    throw HostFailed(
-        fmt::format("host {}: {} cannot be started there: {}; install Lockstep at the same path on "
-                    "all hosts, or give its path by --remote-lockstep",
-                    job_.host, options_.lockstep, reason),
-        status);
-  throw HostFailed(
-      fmt::format("host {}: {} ended with exit code {} before it started workers (is it {}?): {}",
-                  job_.host, options_.lockstep, status, LOCKSTEP_VERSION, reason),
-      status == 0 ? 1 : status);
+    throw HostFailed(job_.host,
+                     fmt::format("{} cannot be started there: {}", options_.lockstep, said()),
+                     "install Lockstep at the same path on all hosts, or give its path by "
+                     "--remote-lockstep",
+                     status);
+  throw HostFailed(job_.host,
+                   fmt::format("{} ended with exit code {} before it started workers: {}",
+                               options_.lockstep, status, said()),
+                   fmt::format("check that it is Lockstep {}", LOCKSTEP_VERSION),
+                   status == 0 ? 1 : status);
 }
 
 }  // namespace
 
+HostFailed::HostFailed(const std::string& host, const std::string& failure, const std::string& cure,
+                       int exit_code)
+    : Error(fmt::format("host {}: {}; {}", host, failure, cure)),
+      failure_(failure),
+      cure_(cure),
+      exit_code_(exit_code) {}
+
 int launch_over_ssh(const RemoteJob& job, const SshOptions& options) {
-  return SshConnection(job, options).until_the_end();
+  return SshConnection(job, options, SshConnection::Output::passed_on).until_the_end();
+}
+
+void try_over_ssh(const RemoteJob& job, const SshOptions& options) {
+  SshConnection connection(job, options, SshConnection::Output::kept);
+  if (const int code = connection.until_the_end(); code != 0)
+    throw HostFailed(
+        job.host,
+        fmt::format("a worker there ended with exit code {}: {}", code, connection.said()),
+        "make the same folders and programs available there", code);
 }
 
 }  // namespace lockstep::launch

@@ -22,6 +22,10 @@ std::shared_ptr<c10::Event> record_event(c10::Stream stream) {
   return event;
 }
 
+void synchronize(c10::Stream stream) {
+  c10::impl::VirtualGuardImpl(stream.device_type()).synchronizeStream(stream);
+}
+
 std::shared_ptr<void> pin_memory(const void* begin, c10::Device device) {
   if (device.type() != virtual_devices::kType) return nullptr;
   return std::make_shared<virtual_devices::PinnedHere>(begin);

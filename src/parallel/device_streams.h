@@ -20,6 +20,9 @@ c10::Stream another_stream(c10::Device device);
 /// An event that has happened when the stream has computed all that it was asked for.
 std::shared_ptr<c10::Event> record_event(c10::Stream stream);
 
+/// Waits until the stream has computed all that it was asked for.
+void synchronize(c10::Stream stream);
+
 /// While this exists, copies between the device and this host memory, from its begin on, can be
 /// asynchronous, if the kind of device can do that.
 std::shared_ptr<void> pin_memory(const void* begin, c10::Device device);

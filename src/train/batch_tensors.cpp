@@ -1,5 +1,6 @@
 #include "train/batch_tensors.h"
 
+#include <c10/core/StreamGuard.h>
 #include <fmt/ranges.h>
 #include <torch/types.h>
 
@@ -9,6 +10,7 @@
 #include "base/units.h"
 #include "device/memory_account.h"
 #include "lockstep/error.h"
+#include "parallel/device_streams.h"
 #include "parallel/tensor_buffer.h"
 
 namespace lockstep {
@@ -71,7 +73,9 @@ Batch to_tensors(const data::LoadedBatch& batch, const Fields& fields, Range ran
 }
 
 DeviceBatches::DeviceBatches(c10::Device device, Fields fields)
-    : device_(device), fields_(std::move(fields)) {}
+    : device_(device), fields_(std::move(fields)) {
+  if (!device_.is_cpu()) copies_ = parallel::another_stream(device_);
+}
 
 data::Deliver DeviceBatches::deliver() {
   if (device_.is_cpu()) return {};
@@ -88,10 +92,12 @@ Batch DeviceBatches::part(const data::LoadedBatch& batch, Range range) const {
 void DeviceBatches::copy(const data::LoadedBatch& batch) {
   const int64_t samples = samples_in(batch);
   make_room(samples);
+  const c10::StreamGuard on_copies(*copies_);
   for (size_t i = 0; i < fields_.count(); ++i)
     places_[static_cast<size_t>(batch.place)][i]
         .narrow(0, 0, samples)
         .copy_(samples_of(fields_[i], batch.fields[i], samples, {0, samples}));
+  parallel::synchronize(*copies_);
 }
 
 // For both places, so that what is in use in a step does not depend on how fast the loader is. Only

@@ -2,8 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "base/range.h"
@@ -37,6 +39,7 @@ class DeviceBatches {
 
   const c10::Device device_;
   const Fields fields_;
+  std::optional<c10::Stream> copies_;  ///< not on the CPU
   std::array<std::vector<at::Tensor>, 2>
       places_;  ///< by field; only the loader's thread makes them
 };

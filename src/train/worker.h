@@ -11,6 +11,7 @@
 #include "run/outcome.h"
 #include "run/shared_folder.h"
 #include "train/inference.h"
+#include "train/libtorch_facts.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
@@ -56,6 +57,8 @@ struct TrainerLibrary {
   run::Json (*evaluate_model)(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset);
   void (*predict)(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset,
                   const std::function<void(const PredictedRows&)>& take);
+  /// See train/libtorch_facts.h.
+  LibTorchFacts (*libtorch_facts)();
 };
 
 /// The name of the function in it that returns a const TrainerLibrary*.

@@ -144,7 +144,7 @@ TEST_F(Inference, SaysWhatIsWrongWithItsInput) {
   const TemporaryFolder others;
   write_images(others.path(), 30);
   std::vector<int64_t> y(30, 7);
-  write_npy(others / "y.npy", "<i8", "(30,)", std::as_bytes(std::span(y)));
+  data::write_npy(others / "y.npy", "<i8", "(30,)", std::as_bytes(std::span(y)));
   EXPECT_TRUE(refuses({"evaluate", run(), "--data", "npy:" + others.path().string()},
                       "a class '3', but the model was trained on: 0, 1, 2"));
 }
@@ -155,7 +155,7 @@ TEST_F(Inference, TakesTheWeightsThatFitAnotherNumberOfClasses) {
   write_images(others.path(), 30);
   std::vector<int64_t> y(30);
   for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int64_t>(i % 5);
-  write_npy(others / "y.npy", "<i8", "(30,)", std::as_bytes(std::span(y)));
+  data::write_npy(others / "y.npy", "<i8", "(30,)", std::as_bytes(std::span(y)));
   const Words flags = {"--steps", "1", "--weights", run() + "/model.safetensors"};
   EXPECT_TRUE(refuses(train_on(others.path(), "run", flags), "set model.weights_partial = true"));
   const CommandResult outcome = lockstep_command(train_on(
@@ -187,7 +187,7 @@ TEST_F(Inference, RefusesMoreStepsWhereTheScheduleDependsOnTheirNumber) {
 
 TEST_F(Inference, WarnsOfLabelsThatCannotBeLearnt) {
   std::vector<int64_t> y(60, 2);
-  write_npy(folder() / "y.npy", "<i8", "(60,)", std::as_bytes(std::span(y)));
+  data::write_npy(folder() / "y.npy", "<i8", "(60,)", std::as_bytes(std::span(y)));
   const CommandResult outcome = lockstep_command(train_on(folder(), "one", {"--steps", "1"}));
   EXPECT_NE(outcome.err.find("class 2 is the only one in y.npy"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("classes 0, 1: each has no sample"), std::string::npos) << outcome.err;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "write_npy.h"
+#include "data/write_npy.h"
 
 namespace lockstep::cli {
 
@@ -21,9 +21,10 @@ inline void write_images(const std::filesystem::path& folder, size_t count) {
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(std::sin(0.37 * double(i)));
   std::vector<int64_t> y(count);
   for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int64_t>(i * 7 % 3);
-  write_npy(folder / "x.npy", "<f4", fmt::format("({}, 3, 16, 16)", count),
-            std::as_bytes(std::span(x)));
-  write_npy(folder / "y.npy", "<i8", fmt::format("({},)", count), std::as_bytes(std::span(y)));
+  data::write_npy(folder / "x.npy", "<f4", fmt::format("({}, 3, 16, 16)", count),
+                  std::as_bytes(std::span(x)));
+  data::write_npy(folder / "y.npy", "<i8", fmt::format("({},)", count),
+                  std::as_bytes(std::span(y)));
 }
 
 /// The command that trains a network with BatchNorm on a folder's images, in its subfolder `out`.

@@ -14,7 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "beds"), str(TESTS)]
+from mounts import why_not  # noqa: E402
 from named_tests import SKIPPED, run_named  # noqa: E402
 
 HANG_SECONDS = 60  # nothing here takes so long unless it hangs
@@ -76,9 +78,8 @@ def in_own_mounts(test):
                     return test(lockstep, Path(folder))
                 finally:
                     subprocess.run(["umount", "--lazy", folder], check=True)
-        probe = subprocess.run(["unshare", "--mount", "mount", "--make-rprivate", "/"], capture_output=True, text=True)
-        if probe.returncode != 0:
-            print(f"no mounts of the test's own here: {probe.stderr.strip()}")
+        if reason := why_not():
+            print(f"no mounts of the test's own here: {reason}")
             sys.exit(SKIPPED)
         environment = {**os.environ, "LOCKSTEP_OWN_MOUNTS": test.__name__}
         sys.exit(subprocess.run(["unshare", "--mount", sys.executable, "-B", *sys.argv], env=environment).returncode)

@@ -6,6 +6,7 @@
 
 #include "expect_error.h"
 #include "launch/remote_job.h"
+#include "launch/ssh.h"
 #include "temporary_folder.h"
 
 namespace lockstep::launch {
@@ -40,6 +41,28 @@ TEST_F(HostsFile, NamesTheLineThatIsWrong) {
   expect_bad_input([&] { read("node1\nnode1\n"); }, {"line 2", "listed twice"});
   expect_bad_input([&] { read("# nothing\n"); }, {"lists no host"});
   expect_bad_input([&] { read_hosts(folder_ / "nowhere", 1); }, {"nowhere"});
+}
+
+TEST(HostNames, AreSeparatedByCommas) {
+  const std::vector<ListedHost> hosts = parse_hosts("node1,user@node2");
+  ASSERT_EQ(hosts.size(), 2U);
+  EXPECT_EQ(hosts[0].name, "node1");
+  EXPECT_EQ(hosts[1].name, "user@node2");
+  EXPECT_EQ(address_of(hosts[1]), "node2");
+}
+
+TEST(HostNames, ThatAreNoneAreRefusedAsInAFile) {
+  expect_bad_input([] { parse_hosts("a,b,a"); }, {"--hosts a,b,a", "listed twice"});
+  expect_bad_input([] { parse_hosts("a,-o"); }, {"'-o' is not a host's name"});
+  expect_bad_input([] { parse_hosts(","); }, {"--hosts ','", "HOST,HOST"});
+}
+
+TEST(HostFailed, SaysBothWhatFailedAndWhatToDo) {
+  const HostFailed error("node1", "did not answer", "start it", 69);
+  EXPECT_STREQ(error.what(), "host node1: did not answer; start it");
+  EXPECT_EQ(error.failure(), "did not answer");
+  EXPECT_EQ(error.cure(), "start it");
+  EXPECT_EQ(error.exit_code(), 69);
 }
 
 TEST(RemoteJob, ArrivesAsItWasSent) {

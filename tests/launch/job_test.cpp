@@ -85,6 +85,35 @@ TEST(Job, IsReadFromTorchrunsVariables) {
   EXPECT_EQ(job->launcher, "torchrun's variables");
 }
 
+TEST(Job, IsToldByEveryLauncherWhoseVariablesAreSet) {
+  const auto told_in = [](const Variables& variables) {
+    const Environment environment(variables);
+    return ranks_in_environment();
+  };
+  EXPECT_TRUE(told_in({}).empty());
+  const auto told = told_in({{"RANK", "1"},
+                             {"WORLD_SIZE", "8"},
+                             {"SLURM_PROCID", "0"},
+                             {"SLURM_NTASKS", "2"},
+                             {"SLURM_STEP_ID", "0"}});
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0].launcher, "torchrun's variables");
+  EXPECT_EQ(told[0].rank, 1);
+  EXPECT_EQ(told[0].world, 8);
+  EXPECT_EQ(told[1].launcher, "Slurm");
+  EXPECT_EQ(told[1].world_variable, "SLURM_NTASKS");
+  EXPECT_EQ(told[1].world, 2);
+  expect_bad_input([&] { told_in({{"RANK", "0"}}); }, {"WORLD_SIZE is not"});
+}
+
+TEST(Job, IsNoneWithoutTheLaunchersVariables) {
+  std::list<ScopedVariable> set;
+  for (const std::string& name : launcher_variables()) set.emplace_back(name, "1");
+  EXPECT_ANY_THROW(job_from_environment()) << "rank 1 of 1";
+  for (const std::string& name : launcher_variables()) unsetenv(name.c_str());
+  EXPECT_FALSE(job_from_environment());
+}
+
 TEST(Job, MeetsAtOtherPortsWhereTorchrunListensAtItsOwn) {
   Variables variables = {{"RANK", "1"},
                          {"WORLD_SIZE", "2"},

@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/deadline.h"
+#include "data/write_npy.h"
 #include "expect_error.h"
 #include "lockstep_command.h"
 #include "run/events.h"
 #include "scoped_variable.h"
 #include "temporary_folder.h"
-#include "write_npy.h"
 
 namespace lockstep {
 namespace {
@@ -320,7 +320,7 @@ TEST_F(Plugin, ModelWithSeveralOutputsPredictsThemByTheirNames) {
                 .exit_code,
             0);
   const float x = 0.5;
-  write_npy(folder_ / "x.npy", "<f4", "(1, 1)", std::as_bytes(std::span(&x, 1)));
+  data::write_npy(folder_ / "x.npy", "<f4", "(1, 1)", std::as_bytes(std::span(&x, 1)));
   const Words predict = {"predict", (folder_ / "odd").string(), (folder_ / "x.npy").string(),
                          "--load", library("odd")};
   const CommandResult text = lockstep_command(predict);

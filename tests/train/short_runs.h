@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/training_data.h"
+#include "data/write_npy.h"
 #include "launch/group.h"
 #include "parallel/world_of.h"
 #include "recipe/recipe.h"
@@ -14,7 +15,6 @@
 #include "run/run_folder.h"
 #include "temporary_folder.h"
 #include "train/trainer.h"
-#include "write_npy.h"
 
 namespace lockstep::train {
 
@@ -27,8 +27,8 @@ inline Recipe tiny_recipe(const TemporaryFolder& folder) {
     y.push_back(i % 3);
     for (int64_t j = 0; j < 6; ++j) x.push_back(static_cast<float>((i * 7 + j * (1 + i % 3)) % 11));
   }
-  write_npy(folder / "x.npy", "<f4", "(40, 6)", std::as_bytes(std::span(x)));
-  write_npy(folder / "y.npy", "<i8", "(40,)", std::as_bytes(std::span(y)));
+  data::write_npy(folder / "x.npy", "<f4", "(40, 6)", std::as_bytes(std::span(x)));
+  data::write_npy(folder / "y.npy", "<i8", "(40,)", std::as_bytes(std::span(y)));
   Recipe recipe;
   recipe.data.name = "npy:" + folder.path().string();
   recipe.model.name = "mlp";

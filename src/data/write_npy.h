@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::data {
 
-/// A NumPy file of this type ("<f4") and shape ("(40, 6)").
+/// Writes a NumPy file of this type ("<f4") and shape ("(40, 6)").
 inline void write_npy(const std::filesystem::path& path, const std::string& type,
                       const std::string& shape, std::span<const std::byte> data) {
   std::string header =
@@ -20,4 +20,4 @@ inline void write_npy(const std::filesystem::path& path, const std::string& type
   file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data
