@@ -164,7 +164,7 @@ TEST(Bench, RefusesSizesAndNumbersThatCannotBe) {
 TEST(Bench, RefusesMpiWithoutMpirunAndAnEngineWithoutMpi) {
   for (const std::string transport : {"mpi", "hybrid-mpi"})
     EXPECT_TRUE(refuses({"bench", "all_reduce", "--transport", transport}, "mpirun -n 2"));
-  EXPECT_TRUE(refuses({"bench", "all_reduce", "--algorithm", "engine"}, "mpi has"));
+  EXPECT_TRUE(refuses({"bench", "all_reduce", "--algorithm", "engine"}, "mpi and nccl have"));
 }
 
 }  // namespace
