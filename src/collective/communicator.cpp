@@ -254,7 +254,7 @@ void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> te
   const int64_t divide_by = call.operation == Operation::mean ? call.shards : 1;
   shared_direct_->all_reduce(
       label_of(call), {term_places_, widths_, call.count, call.type, call.operation, divide_by},
-      *transport_, Deadline::in(options_.timeout_seconds));
+      transport_->for_host_memory(), Deadline::in(options_.timeout_seconds));
   count(static_cast<int64_t>(terms[0].bytes()) * (world_size() - 1) / world_size());
 }
 

@@ -86,6 +86,8 @@ class Nccl final : public Transport, public DeviceSide, public Engine {
   // How long a rank whose NCCL reports that a peer failed waits for the host's transport to name
   // it.
   static constexpr double kReasonSeconds = 1;
+  // How long a rank that has failed waits for its stream, which NCCL has left.
+  static constexpr double kDrainSeconds = 1;
   // How long a rank that closes its transport waits for the others to do so.
   static constexpr double kFarewellSeconds = 2;
 
@@ -104,6 +106,7 @@ class Nccl final : public Transport, public DeviceSide, public Engine {
   bool all_finished();
   std::set<int> unfinished_peers() const;
   std::set<int> everyone() const;
+  void drain() noexcept;
   void say_goodbye() noexcept;
   std::vector<int> job_ranks(const std::set<int>& of) const;
   [[noreturn]] void time_out(const std::set<int>& late, const char* what) const;
@@ -128,7 +131,18 @@ void Nccl::abort_if_it_throws(const Action& action) {
     }
   } catch (...) {
     comm_.abort();
+    drain();
     throw;
+  }
+}
+
+// What is in the stream uses memory that the caller may free when it has caught the error.
+void Nccl::drain() noexcept {
+  try {
+    const Deadline deadline = Deadline::in(kDrainSeconds);
+    const std::shared_ptr<Moment> end = queue_->record();
+    while (!end->passed() && !deadline.passed()) std::this_thread::sleep_for(kPause);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the first error counts
   }
 }
 
