@@ -28,8 +28,8 @@ class DeviceQueue : public Arithmetic {
   virtual void* stream() const = 0;
   /// Makes the device the calling thread's current one: NCCL's communicators belong to that.
   virtual void make_current() = 0;
-  /// Device memory, zeroed before any work that is put into the stream later. It may outlive the
-  /// queue.
+  /// Device memory, zeroed before any work that is put into this stream, or into the calling
+  /// thread's current one, later. It may outlive the queue.
   virtual Memory allocate(size_t bytes) = 0;
   /// The end of the work that has been put into the stream.
   virtual std::shared_ptr<Moment> record() = 0;
