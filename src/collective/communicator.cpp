@@ -16,25 +16,6 @@ namespace {
 constexpr size_t kMostPrograms = 256;
 constexpr size_t kAlignment = 64;
 
-constexpr int64_t kSmall =
-    int64_t{64} * 1024;  // bytes: above, the number of bytes sent counts most
-
-Algorithm usual_choice(int64_t bytes, bool in_shared_memory) {
-  static const Algorithm without_messages = parse_algorithm("direct");
-  static const Algorithm few_rounds = parse_algorithm("butterfly");
-  static const Algorithm few_bytes = parse_algorithm("halving_doubling");
-  if (in_shared_memory) return without_messages;
-  return bytes <= kSmall ? few_rounds : few_bytes;
-}
-
-CommunicatorOptions with_choice(CommunicatorOptions options, transport::Transport& transport) {
-  if (!options.choose)
-    options.choose = [shared = transport.shared_board() != nullptr](int64_t bytes) {
-      return usual_choice(bytes, shared);
-    };
-  return options;
-}
-
 size_t round_up(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -47,12 +28,21 @@ bool are_two_levels(std::vector<int> hosts) {
   return in_order && hosts.size() > 1 && hosts.size() < ranks;
 }
 
+// A collective that has begun, or will begin.
+struct Counted {
+  explicit Counted(std::atomic<int>& count) : running(count) {}
+  ~Counted() { --running; }
+  std::atomic<int>& running;
+};
+
 // All numbers that the request's program depends on.
 std::vector<int64_t> numbers_of(const Request& request, transport::Place place) {
   std::vector<int64_t> numbers = {static_cast<int64_t>(place),
                                   static_cast<int64_t>(request.collective),
-                                  static_cast<int64_t>(request.broadcast_by), request.count,
-                                  request.root, request.peer};
+                                  static_cast<int64_t>(request.broadcast_by),
+                                  request.count,
+                                  request.root,
+                                  request.peer};
   const auto& bounds = request.shards.bounds();
   numbers.insert(numbers.end(), bounds.begin(), bounds.end());
   return numbers;
@@ -60,19 +50,16 @@ std::vector<int64_t> numbers_of(const Request& request, transport::Place place) 
 
 }  // namespace
 
-Algorithm usual_algorithm(int64_t bytes, transport::Transport& transport) {
-  return usual_choice(bytes, transport.shared_board() != nullptr);
-}
-
 Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
                            CommunicatorOptions options)
     : transport_(std::move(transport)),
-      options_(with_choice(std::move(options), *transport_)),
+      options_(std::move(options)),
       one_each_(Shards::even(transport_->world_size(), transport_->world_size())),
       in_two_levels_(are_two_levels(transport_->hosts())),
       messages_(static_cast<size_t>(transport_->world_size())) {
   transport::SharedBoard* const board = transport_->for_host_memory().shared_board();
   if (board != nullptr && world_size() > 1) shared_direct_.emplace(*board);
+  if (!options_.choose) options_.choose = usual_choice(*transport_);
   if (!options_.tell_stall) options_.stall_seconds = 0;
   const double stall = options_.stall_seconds;
   const double compare = options_.compare_seconds;
@@ -81,8 +68,10 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
 }
 
 Communicator::~Communicator() {
-  if (queue_.busy())
+  if (running_ > 0)
     transport_->abort("its communicator was closed while collectives were running");
+  else
+    queue_.run([] {});  // after the device has done what was started
 }
 
 void Communicator::choose(std::function<Algorithm(int64_t)> choice) {
@@ -156,6 +145,8 @@ void Communicator::guard(const Call& call, Cargo cargo, transport::Handover* han
 template <typename Action>
 void Communicator::run_in_queue(std::span<const Buffer> buffers, const Action& action) {
   const std::shared_ptr<transport::Handover> handover = hand_over(buffers);
+  ++running_;
+  const Counted counted{running_};
   queue_.run([&] {
     action(handover.get());
     if (handover != nullptr) finish_now();
@@ -165,8 +156,13 @@ void Communicator::run_in_queue(std::span<const Buffer> buffers, const Action& a
 template <typename Action>
 Pending Communicator::start_in_queue(std::span<const Buffer> buffers, Action action) {
   const std::shared_ptr<transport::Handover> handover = hand_over(buffers);
+  ++running_;
   const Pending pending = queue_.start(
-      [handover, moved = std::move(action)] { moved(handover.get()); }, handover);
+      [this, handover, moved = std::move(action)] {
+        const Counted counted{running_};
+        moved(handover.get());
+      },
+      handover);
   if (handover != nullptr) queue_.start([this] { finish_now(); });
   return pending;
 }
@@ -207,8 +203,7 @@ Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shar
 }
 
 void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& shards,
-                                  Operation operation, Cargo cargo,
-                                  transport::Handover* handover) {
+                                  Operation operation, Cargo cargo, transport::Handover* handover) {
   const Buffer bucket = terms.empty() ? Buffer{} : terms.front();
   const Call call{.number = ++sequence_,
                   .algorithm = options_.choose(static_cast<int64_t>(bucket.bytes())),
@@ -340,11 +335,11 @@ void Communicator::run(const Call& call, std::span<const Buffer> buffers, Cargo 
 Pending Communicator::start(const Call& call, std::span<const Buffer> buffers,
                             std::shared_ptr<const void> owner) {
   if (reduces(call.collective)) require_reducible(buffers[0].type, call.operation);
-  return start_in_queue(
-      buffers, [this, call, kept = std::vector<Buffer>(buffers.begin(), buffers.end()),
-                held = std::move(owner)](transport::Handover* handover) {
-        run_now(call, kept, {}, handover);
-      });
+  return start_in_queue(buffers,
+                        [this, call, kept = std::vector<Buffer>(buffers.begin(), buffers.end()),
+                         held = std::move(owner)](transport::Handover* handover) {
+                          run_now(call, kept, {}, handover);
+                        });
 }
 
 // Messages between two ranks are counted by pairs, all other collectives by the group.
@@ -358,8 +353,9 @@ void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo car
   if (call.collective == Collective::exchange)
     return guard(call, cargo, handover, [&] { exchange_now(call, buffers[0], buffers[1]); });
   if (call.collective == Collective::broadcast)
-    call.broadcast_by =
-        buffers[0].bytes() <= static_cast<size_t>(kSmall) ? BroadcastBy::tree : BroadcastBy::slices;
+    call.broadcast_by = static_cast<int64_t>(buffers[0].bytes()) <= kSmallBytes
+                            ? BroadcastBy::tree
+                            : BroadcastBy::slices;
   const bool between_two = call.collective == Collective::send_receive;
   const int other = call.root == rank() ? call.peer : call.root;
   if (between_two && (other < 0 || other >= world_size() || other == rank()))

@@ -50,10 +50,14 @@ struct CommunicatorOptions {
   double compare_seconds = 1;
 };
 
+/// In bytes: above this, the number of bytes sent counts most.
+constexpr int64_t kSmallBytes = int64_t{64} * 1024;
+
 /// What a communicator over `transport` uses unless it is told otherwise: `direct` in shared
 /// memory; elsewhere `butterfly` for small buckets (few rounds) and `halving_doubling` for large
 /// ones (few bytes).
 Algorithm usual_algorithm(int64_t bytes, transport::Transport& transport);
+std::function<Algorithm(int64_t bytes)> usual_choice(transport::Transport& transport);
 
 /// Collectives between the ranks of a group. Every rank calls the same ones in the same order, with
 /// equal counts, types and operations; where they differ, they throw Mismatch.
@@ -191,6 +195,8 @@ class Communicator {
   const bool in_two_levels_;
   using BytesByKind = std::array<std::atomic<int64_t>, 3>;
   std::shared_ptr<BytesByKind> sent_ = std::make_shared<BytesByKind>();  ///< with groups split off
+
+  std::atomic<int> running_ = 0;  ///< collectives that were called and have not ended
 
   Mutex gave_up_mutex_;
   std::optional<std::string> gave_up_ GUARDED_BY(gave_up_mutex_);  ///< why

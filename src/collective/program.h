@@ -55,7 +55,8 @@ struct Work {
 };
 
 /// Runs a program over a transport, in the memory that it carries; on a device, what it puts into
-/// the transport's stream may still be running when it returns. The last word of `label` counts rounds.
+/// the transport's stream may still be running when it returns. The last word of `label` counts
+/// rounds.
 void run(const Program& program, const Work& work, transport::Transport& transport,
          transport::Label label, Deadline deadline);
 

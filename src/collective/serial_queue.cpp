@@ -59,11 +59,6 @@ Pending SerialQueue::start(std::function<void()> action,
   return pending;
 }
 
-bool SerialQueue::busy() {
-  const MutexLock lock(mutex_);
-  return running_ || !waiting_.empty();
-}
-
 bool SerialQueue::enter_if_idle() {
   const MutexLock lock(mutex_);
   if (running_ || !waiting_.empty()) return false;

@@ -59,9 +59,6 @@ class SerialQueue {
     action();
   }
 
-  /// Whether an action is running or waiting.
-  bool busy() EXCLUDES(mutex_);
-
  private:
   struct Waiting {
     std::function<void()> action;

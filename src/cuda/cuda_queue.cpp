@@ -23,8 +23,8 @@ std::unique_ptr<transport::DeviceQueue> make_cuda_queue(int index) {
   });
 }
 
-const bool cuda_added = transport::device_queues().add(
-    {"cuda", "NVIDIA's devices, by LibTorch", make_cuda_queue});
+const bool cuda_added =
+    transport::device_queues().add({"cuda", "NVIDIA's devices, by LibTorch", make_cuda_queue});
 
 }  // namespace
 }  // namespace lockstep::cuda

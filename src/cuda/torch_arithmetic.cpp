@@ -37,8 +37,8 @@ void take_extreme(const at::Tensor& into, const at::Tensor& from, Type type, Ope
   const at::Tensor a = into.view(bits_of(type));
   const at::Tensor b = from.view(bits_of(type));
   const at::Tensor equal = operation == Operation::min ? a.bitwise_or(b) : a.bitwise_and(b);
-  const at::Tensor first = (operation == Operation::min ? into < from : into > from)
-                               .logical_or(into != into);
+  const at::Tensor first =
+      (operation == Operation::min ? into < from : into > from).logical_or(into != into);
   a.copy_(at::where(into == from, equal, at::where(first, a, b)));
 }
 

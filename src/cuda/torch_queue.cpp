@@ -23,9 +23,7 @@ class TorchMoment final : public transport::Moment {
     event_.record(stream);
   }
 
-  bool passed() override try {
-    return event_.query();
-  } catch (const c10::Error& error) {
+  bool passed() override try { return event_.query(); } catch (const c10::Error& error) {
     throw Error(error.what_without_backtrace());
   }
 
@@ -82,10 +80,9 @@ std::shared_ptr<transport::Handover> TorchQueue::hand_over() {
 
 std::unique_ptr<transport::DeviceQueue> TorchQueue::another() const {
   constexpr bool kHighPriority = true;
-  return std::make_unique<TorchQueue>(
-      c10::impl::VirtualGuardImpl(stream_.device_type())
-          .getStreamFromGlobalPool(stream_.device(), kHighPriority),
-      handle_of_);
+  return std::make_unique<TorchQueue>(c10::impl::VirtualGuardImpl(stream_.device_type())
+                                          .getStreamFromGlobalPool(stream_.device(), kHighPriority),
+                                      handle_of_);
 }
 
 void TorchQueue::combine(std::byte* into, const std::byte* from, size_t bytes, Type type,

@@ -62,7 +62,8 @@ std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options
                             .streams = options.streams,
                             .silence_seconds = options.silence_seconds,
                             .connect_seconds = options.meeting_seconds,
-                            .stop = options.stop});
+                            .stop = options.stop,
+                            .device = job.local_rank});
 }
 
 }  // namespace lockstep::launch

@@ -167,5 +167,11 @@ TEST(Bench, RefusesMpiWithoutMpirunAndAnEngineWithoutMpi) {
   EXPECT_TRUE(refuses({"bench", "all_reduce", "--algorithm", "engine"}, "mpi and nccl have"));
 }
 
+TEST(Bench, RefusesNcclWithoutADevice) {
+  for (const std::string workers : {"1", "2"})
+    EXPECT_TRUE(refuses({"bench", "all_reduce", "-n", workers, "--transport", "nccl"},
+                        "there is no CUDA device for it"));
+}
+
 }  // namespace
 }  // namespace lockstep

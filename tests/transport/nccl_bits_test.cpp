@@ -192,8 +192,8 @@ TEST(DeviceBuffers, NeedATransportThatCarriesThem) {
   for (const std::string& error : errors_of_ranks(2, [](Rendezvous& rendezvous) {
          Communicator group(connect_over("shm", rendezvous));
          std::vector<float> values(4);
-         group.all_reduce({reinterpret_cast<std::byte*>(values.data()), 4, Type::f32,
-                           Place::device});
+         group.all_reduce(
+             {reinterpret_cast<std::byte*>(values.data()), 4, Type::f32, Place::device});
        }))
     EXPECT_TRUE(has(error, "transport shm carries no device's memory; nccl does")) << error;
 }

@@ -126,10 +126,10 @@ TEST_F(NcclFaults, ALibraryThatIsNotNcclIsRefused) {
 }
 
 TEST(NcclRow, ExplainsWhatItNeedsWhereThereIsNoCuda) {
-  for (const std::string& error : errors_of_ranks(2, [](Rendezvous& rendezvous) {
-         transports().at("nccl").connect(rendezvous, {});
-       }))
-    EXPECT_TRUE(has(error, "it needs LibTorch for CUDA")) << error;
+  for (const std::string& error : errors_of_ranks(
+           2, [](Rendezvous& rendezvous) { transports().at("nccl").connect(rendezvous, {}); }))
+    EXPECT_TRUE(has(error, "there is no CUDA device for it (this build's LibTorch has no CUDA"))
+        << error;
 }
 
 // A process per rank, of which the last is killed while all reduce without end.

@@ -54,8 +54,9 @@ TEST_F(NcclStandIn, FindsWrongArguments) {
   std::array<float, 2> on_host = {};
   expect_violation(reduce(on_host.data(), stream), "not in the device's memory");
   const LateDevice other(1);
-  expect_violation(reduce(memory.data.get(), static_cast<nccl_stand_in::Stream*>(other.caller.get())),
-                   "another device's");
+  expect_violation(
+      reduce(memory.data.get(), static_cast<nccl_stand_in::Stream*>(other.caller.get())),
+      "another device's");
   expect_violation(send(memory.data.get(), 0, stream), "no such peer");
   expect_violation(send(memory.data.get(), 5, stream), "no such peer");
   nccl::Config blocking;

@@ -72,6 +72,16 @@ TEST_F(NcclStreams, ManyBucketsOneAfterAnotherAreAllReduced) {
   });
 }
 
+TEST_F(NcclStreams, AGroupThatClosesFinishesWhatWasStarted) {
+  in_group(2, [&](NcclRank& rank) {
+    const Memory bucket = rank.upload(bytes_of_floats({1.F}));
+    rank.group->all_reduce_async(NcclRank::buffer(bucket)).wait();
+    rank.group.reset();
+    EXPECT_EQ(floats_of(rank.download(bucket))[0], 2.F);
+  });
+  EXPECT_TRUE(nccl.calls_of("ncclCommAbort").empty());
+}
+
 // Butterfly on two ranks: each sends its bucket to the other.
 TEST_F(NcclStreams, EveryCallIsMadeOnceInOrderAndInTheTransportsStream) {
   std::array<const void*, 2> streams = {};

@@ -51,16 +51,16 @@ class NcclRank {
   /// Device memory with these bytes, which the caller's stream writes late.
   Memory upload(const Bytes& bytes) {
     Memory memory = group->allocate(bytes.size(), Place::device);
-    device.caller->put([memory, bytes] { std::copy(bytes.begin(), bytes.end(), memory.data.get()); });
+    device.caller->put(
+        [memory, bytes] { std::copy(bytes.begin(), bytes.end(), memory.data.get()); });
     return memory;
   }
 
   /// What the caller's stream reads there.
   Bytes download(const Memory& memory) {
     auto bytes = std::make_shared<Bytes>(memory.bytes);
-    device.caller->put([=] {
-      std::copy(memory.data.get(), memory.data.get() + memory.bytes, bytes->begin());
-    });
+    device.caller->put(
+        [=] { std::copy(memory.data.get(), memory.data.get() + memory.bytes, bytes->begin()); });
     const auto end = device.caller->record();
     while (!end->passed()) std::this_thread::yield();
     return *bytes;

@@ -109,8 +109,8 @@ void NcclComm::all_reduce(std::byte* data, int64_t count, Type type, Operation o
   if (!nccl_type)
     throw BadInput("algorithm engine: NCCL has no {}; choose another algorithm", name_of(type));
   const MutexLock lock(mutex_);
-  check(api_.all_reduce(data, data, static_cast<size_t>(count), *nccl_type,
-                        reduction_of(operation), usable(), stream),
+  check(api_.all_reduce(data, data, static_cast<size_t>(count), *nccl_type, reduction_of(operation),
+                        usable(), stream),
         "ncclAllReduce");
 }
 

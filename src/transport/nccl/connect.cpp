@@ -22,14 +22,14 @@ void agree(Rendezvous& rendezvous, const std::string& error, const std::string& 
     if (all[rank].starts_with(kFailed)) throw BadInput("rank {}: {}", rank, all[rank].substr(1));
   for (size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank].substr(1) != version)
-      throw Mismatch("transport nccl: rank {} has NCCL {}, rank {} has {}; install the same version",
-                     rendezvous.rank(), version, rank, all[rank].substr(1));
+      throw Mismatch(
+          "transport nccl: rank {} has NCCL {}, rank {} has {}; install the same version",
+          rendezvous.rank(), version, rank, all[rank].substr(1));
 }
 
 UniqueId share_id(Rendezvous& rendezvous, const Api& api) {
   UniqueId id;
   std::string text;
-  std::string error;
   if (rendezvous.rank() == 0) {
     const Result result = api.get_unique_id(&id);
     text.assign(id.bytes.data(), id.bytes.size());
@@ -71,8 +71,8 @@ std::unique_ptr<DeviceQueue> cuda_queue(int device) {
   const DeviceQueueRow* const row = device_queues().find("cuda");
   if (row == nullptr)
     throw BadInput(
-        "transport nccl carries the memory of CUDA devices, which this command does not use or "
-        "this build does not have (it needs LibTorch for CUDA); choose another transport");
+        "transport nccl: there is no CUDA device for it (this build's LibTorch has no CUDA, or the "
+        "command works in host memory only); choose another transport, such as hybrid");
   return row->make(device);
 }
 

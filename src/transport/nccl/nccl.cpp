@@ -194,16 +194,17 @@ void Nccl::compare_sizes(const Label& label, std::span<const Outgoing> outgoing,
   std::vector<Incoming> hear;
   for (const Outgoing& message : outgoing) mine.push_back(message.bytes);
   for (size_t i = 0; i < outgoing.size(); ++i)
-    tell.push_back({outgoing[i].peer, reinterpret_cast<const std::byte*>(&mine[i]), sizeof mine[i]});
+    tell.push_back(
+        {outgoing[i].peer, reinterpret_cast<const std::byte*>(&mine[i]), sizeof mine[i]});
   for (size_t i = 0; i < incoming.size(); ++i)
     hear.push_back({incoming[i].peer, reinterpret_cast<std::byte*>(&theirs[i]), sizeof theirs[i]});
   host_->exchange(label, tell, hear, deadline);
   for (size_t i = 0; i < incoming.size(); ++i)
     if (theirs[i] != incoming[i].bytes)
-      throw Disagreement(incoming[i].peer, label, theirs[i],
-                         fmt::format("{} sends {} bytes, but {} expects {}",
-                                     peer(incoming[i].peer).text(), theirs[i], peer(rank()).text(),
-                                     incoming[i].bytes));
+      throw Disagreement(
+          incoming[i].peer, label, theirs[i],
+          fmt::format("{} sends {} bytes, but {} expects {}", peer(incoming[i].peer).text(),
+                      theirs[i], peer(rank()).text(), incoming[i].bytes));
 }
 
 void Nccl::exchange(const Label& label, std::span<const Outgoing> outgoing,

@@ -68,8 +68,7 @@ inline Shared* map_shared_file(const SharedFile& where) {
       "/proc/" + std::to_string(where.pid) + "/fd/" + std::to_string(where.descriptor);
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return nullptr;
-  void* const memory =
-      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   return memory == MAP_FAILED ? nullptr : static_cast<Shared*>(memory);
 }

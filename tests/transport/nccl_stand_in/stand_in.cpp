@@ -84,7 +84,8 @@ Fault note(const Call& call) {
 std::optional<std::string> objection(Comm* comm, void* handle, const void* data, size_t bytes) {
   if (!lives(comm)) return "a communicator that does not exist (any more) is used";
   if (comm->finalized) return "a finalized communicator is used";
-  if (comm->polls_left > 0 || comm->connecting) return "a call is made while another is in progress";
+  if (comm->polls_left > 0 || comm->connecting)
+    return "a call is made while another is in progress";
   auto* const stream = static_cast<Stream*>(handle);
   if (stream == nullptr || stream->magic != Stream::kMagic) return "that is no stream";
   if (stream->device != comm->state->device) return "the stream is another device's";
@@ -168,7 +169,8 @@ Result add_message(Message::Direction direction, void* data, size_t count, DataT
   if (size_of(type) == 0) return refuse("there is no such type");
   const size_t bytes = count * size_of(type);
   if (const auto why = objection(comm, stream, data, bytes)) return refuse(*why);
-  if (peer < 0 || peer >= comm->state->world || peer == rank) return refuse("there is no such peer");
+  if (peer < 0 || peer >= comm->state->world || peer == rank)
+    return refuse("there is no such peer");
   if (group.depth == 0) return refuse("it is in no group, and would wait for its peer");
   if (group.comm != nullptr && (group.comm != comm || group.stream != stream))
     return refuse("one group is for one communicator and stream here");
@@ -292,8 +294,7 @@ Result ncclGroupEnd() {
   });
 }
 
-Result ncclSend(const void* data, size_t count, DataType type, int peer, Comm* comm,
-                void* stream) {
+Result ncclSend(const void* data, size_t count, DataType type, int peer, Comm* comm, void* stream) {
   return add_message(Message::Direction::send, const_cast<void*>(data), count, type, peer, comm,
                      stream);
 }
@@ -302,8 +303,8 @@ Result ncclRecv(void* data, size_t count, DataType type, int peer, Comm* comm, v
   return add_message(Message::Direction::receive, data, count, type, peer, comm, stream);
 }
 
-Result ncclAllReduce(const void* from, void* into, size_t count, DataType type,
-                     Reduction reduction, Comm* comm, void* stream) {
+Result ncclAllReduce(const void* from, void* into, size_t count, DataType type, Reduction reduction,
+                     Comm* comm, void* stream) {
   const Fault fault = note({lives(comm) ? comm->state->rank : -1, "ncclAllReduce", stream, count});
   if (fault == Fault::refused) return control().result;
   const auto elements = type_of(type);
@@ -312,7 +313,8 @@ Result ncclAllReduce(const void* from, void* into, size_t count, DataType type,
     return wrong("ncclAllReduce: there is no such operation");
   const size_t bytes = count * size_of(type);
   for (const void* const data : {from, static_cast<const void*>(into)})
-    if (const auto why = objection(comm, stream, data, bytes)) return wrong("ncclAllReduce: " + *why);
+    if (const auto why = objection(comm, stream, data, bytes))
+      return wrong("ncclAllReduce: " + *why);
   const Operation operation = reduction == Reduction::min   ? Operation::min
                               : reduction == Reduction::max ? Operation::max
                                                             : Operation::sum;

@@ -68,9 +68,9 @@ struct CommState {
     if (of_header > 0) now = message.header_moved += ring.take(header, of_header);
     if (message.header_moved != sizeof message.header) return now > 0;
     if (message.header != message.bytes) {
-      complain("rank " + std::to_string(message.peer) + " sends " +
-               std::to_string(message.header) + " bytes, rank " + std::to_string(rank) +
-               " receives " + std::to_string(message.bytes));
+      complain("rank " + std::to_string(message.peer) + " sends " + std::to_string(message.header) +
+               " bytes, rank " + std::to_string(rank) + " receives " +
+               std::to_string(message.bytes));
       error = transport::nccl::Result::invalid_usage;
       aborted = true;
       return true;
@@ -110,10 +110,10 @@ struct CommState {
     for (int peer = 0; peer < world; ++peer) {
       if (peer == rank) continue;
       terms[static_cast<size_t>(peer)].resize(bytes);
-      messages.push_back({Message::Direction::send, terms[static_cast<size_t>(rank)].data(), bytes,
-                          peer});
-      messages.push_back({Message::Direction::receive, terms[static_cast<size_t>(peer)].data(),
-                          bytes, peer});
+      messages.push_back(
+          {Message::Direction::send, terms[static_cast<size_t>(rank)].data(), bytes, peer});
+      messages.push_back(
+          {Message::Direction::receive, terms[static_cast<size_t>(peer)].data(), bytes, peer});
     }
     move_all(std::move(messages));
     if (aborted) return;
