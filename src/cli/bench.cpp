@@ -70,7 +70,8 @@ std::vector<std::string> algorithms_of(const BenchFlags& flags, Collective colle
   if (flags.algorithm == "all") {
     std::vector<std::string> all;
     for (const auto& row : collective::algorithms())
-      if (!Algorithm(*row).is_engine() || flags.transport == "mpi") all.push_back(row->name);
+      if (!Algorithm(*row).is_engine() || transport::transports().at(flags.transport).has_engine)
+        all.push_back(row->name);
     return all;
   }
   std::vector<std::string> names;

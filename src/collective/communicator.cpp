@@ -1,15 +1,13 @@
 #include "collective/communicator.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <numeric>
 #include <utility>
 
 #include "collective/fold/fold.h"
 #include "collective/plan/two_level.h"
+#include "transport/device.h"
 #include "transport/engine.h"
 
 namespace lockstep::collective {
@@ -17,25 +15,6 @@ namespace {
 
 constexpr size_t kMostPrograms = 256;
 constexpr size_t kAlignment = 64;
-
-constexpr int64_t kSmall =
-    int64_t{64} * 1024;  // bytes: above, the number of bytes sent counts most
-
-Algorithm usual_choice(int64_t bytes, bool in_shared_memory) {
-  static const Algorithm without_messages = parse_algorithm("direct");
-  static const Algorithm few_rounds = parse_algorithm("butterfly");
-  static const Algorithm few_bytes = parse_algorithm("halving_doubling");
-  if (in_shared_memory) return without_messages;
-  return bytes <= kSmall ? few_rounds : few_bytes;
-}
-
-CommunicatorOptions with_choice(CommunicatorOptions options, transport::Transport& transport) {
-  if (!options.choose)
-    options.choose = [shared = transport.shared_board() != nullptr](int64_t bytes) {
-      return usual_choice(bytes, shared);
-    };
-  return options;
-}
 
 size_t round_up(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -49,11 +28,21 @@ bool are_two_levels(std::vector<int> hosts) {
   return in_order && hosts.size() > 1 && hosts.size() < ranks;
 }
 
-// All numbers that the request's plan depends on.
-std::vector<int64_t> numbers_of(const Request& request) {
-  std::vector<int64_t> numbers = {static_cast<int64_t>(request.collective),
-                                  static_cast<int64_t>(request.broadcast_by), request.count,
-                                  request.root, request.peer};
+// A collective that has begun, or will begin.
+struct Counted {
+  explicit Counted(std::atomic<int>& count) : running(count) {}
+  ~Counted() { --running; }
+  std::atomic<int>& running;
+};
+
+// All numbers that the request's program depends on.
+std::vector<int64_t> numbers_of(const Request& request, transport::Place place) {
+  std::vector<int64_t> numbers = {static_cast<int64_t>(place),
+                                  static_cast<int64_t>(request.collective),
+                                  static_cast<int64_t>(request.broadcast_by),
+                                  request.count,
+                                  request.root,
+                                  request.peer};
   const auto& bounds = request.shards.bounds();
   numbers.insert(numbers.end(), bounds.begin(), bounds.end());
   return numbers;
@@ -61,19 +50,16 @@ std::vector<int64_t> numbers_of(const Request& request) {
 
 }  // namespace
 
-Algorithm usual_algorithm(int64_t bytes, transport::Transport& transport) {
-  return usual_choice(bytes, transport.shared_board() != nullptr);
-}
-
 Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
                            CommunicatorOptions options)
     : transport_(std::move(transport)),
-      options_(with_choice(std::move(options), *transport_)),
+      options_(std::move(options)),
       one_each_(Shards::even(transport_->world_size(), transport_->world_size())),
       in_two_levels_(are_two_levels(transport_->hosts())),
       messages_(static_cast<size_t>(transport_->world_size())) {
-  if (transport_->shared_board() != nullptr && world_size() > 1)
-    shared_direct_.emplace(*transport_->shared_board());
+  transport::SharedBoard* const board = transport_->for_host_memory().shared_board();
+  if (board != nullptr && world_size() > 1) shared_direct_.emplace(*board);
+  if (!options_.choose) options_.choose = usual_choice(*transport_);
   if (!options_.tell_stall) options_.stall_seconds = 0;
   const double stall = options_.stall_seconds;
   const double compare = options_.compare_seconds;
@@ -82,8 +68,10 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
 }
 
 Communicator::~Communicator() {
-  if (queue_.busy())
+  if (running_ > 0)
     transport_->abort("its communicator was closed while collectives were running");
+  else
+    queue_.run([] {});  // after the device has done what was started
 }
 
 void Communicator::choose(std::function<Algorithm(int64_t)> choice) {
@@ -106,63 +94,6 @@ std::string Communicator::what_is_running() const {
   return cargo.empty() ? call : fmt::format("{} ({})", cargo, call);
 }
 
-void Communicator::look_at(const transport::LongWait& wait) {
-  if (options_.stall_seconds > 0 && wait.reaches(options_.stall_seconds))
-    options_.tell_stall(fmt::format(
-        "rank {} has waited {:g} s for rank{} {} in {}{}",
-        transport_->peers()[static_cast<size_t>(rank())].rank, options_.stall_seconds,
-        wait.late.size() == 1 ? "" : "s", fmt::join(wait.late, ", "), what_is_running(),
-        call_.collective == Collective::send_receive
-            ? "; messages are sent in the order of calls: if every rank sends first, use exchange"
-            : ""));
-  if (wait.seconds < options_.compare_seconds) return;
-  if (wait.reaches(options_.compare_seconds))
-    transport_->tell_whereabouts({label_of(call_), sequence_});
-  compare_whereabouts(wait.late);
-}
-
-// A message with another label than expected is found when it arrives. But ranks that call
-// different collectives may also wait for each other while none of them sends anything.
-void Communicator::compare_whereabouts(const std::vector<int>& late) {
-  for (int peer = 0; peer < world_size(); ++peer) {
-    if (peer == rank()) continue;
-    const std::optional<transport::Whereabouts> theirs = transport_->whereabouts_of(peer);
-    if (!theirs) continue;
-    const std::optional<Call> mine = contradicted_by(*theirs, peer, late);
-    if (mine && same_call(label_of(*mine), label_of(call_)))
-      disagree(what_is_running(), peer, theirs->label);
-    if (mine) disagree(describe(label_of(*mine)), peer, theirs->label);
-  }
-}
-
-// This rank's call that cannot be reconciled with what the other rank is in. A rank may be ahead of
-// others, and what it told may be old; but collectives with one number must be the same everywhere.
-std::optional<Call> Communicator::contradicted_by(const transport::Whereabouts& theirs, int peer,
-                                                  const std::vector<int>& late) const {
-  if (is_exchange(theirs.label)) return std::nullopt;
-  const uint64_t number = theirs.label.words[0];
-  const auto ends = message_ends(theirs.label);
-  if (ends && (ends->from == peer ? ends->to : ends->from) != rank()) return std::nullopt;
-  const Call& mine = ends ? messages_[static_cast<size_t>(peer)] : calls_[number % calls_.size()];
-  if (mine.number == number)
-    return same_call(label_of(mine), theirs.label) ? std::nullopt : std::optional(mine);
-  // It waits for a message that this rank has not begun to send or receive, and this rank waits for
-  // it in a collective that it has not called.
-  const int name = transport_->peers()[static_cast<size_t>(peer)].rank;
-  const bool awaited = std::find(late.begin(), late.end(), name) != late.end();
-  const bool in_collective = call_.collective != Collective::send_receive;
-  if (ends && number > mine.number && in_collective && awaited && theirs.collectives < call_.number)
-    return call_;
-  return std::nullopt;
-}
-
-void Communicator::disagree(const std::string& mine, int peer,
-                            const transport::Label& theirs) const {
-  const auto& peers = transport_->peers();
-  throw Mismatch("ranks disagree: {} is in {}, {} in {}", peers[static_cast<size_t>(rank())].text(),
-                 mine, peers[static_cast<size_t>(peer)].text(), describe(theirs));
-}
-
 void Communicator::abort(const std::string& why) noexcept {
   {
     const MutexLock lock(gave_up_mutex_);
@@ -181,7 +112,8 @@ void Communicator::check() {
 }
 
 template <typename Action>
-void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
+void Communicator::guard(const Call& call, Cargo cargo, transport::Handover* handover,
+                         const Action& action) {
   if (broken_) std::rethrow_exception(broken_);
   check();
   call_ = call;
@@ -191,7 +123,9 @@ void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
   if (is_numbered) calls_[call.number % calls_.size()] = call;
   try {
     try {
+      if (handover != nullptr) handover->take();
       action();
+      if (handover != nullptr) handover->give_back();
     } catch (const transport::Disagreement& found) {
       disagree(what_is_running(), found.peer, found.theirs);
     } catch (const Timeout& timeout) {
@@ -208,32 +142,70 @@ void Communicator::guard(const Call& call, Cargo cargo, const Action& action) {
   }
 }
 
+template <typename Action>
+void Communicator::run_in_queue(std::span<const Buffer> buffers, const Action& action) {
+  const std::shared_ptr<transport::Handover> handover = hand_over(buffers);
+  ++running_;
+  const Counted counted{running_};
+  queue_.run([&] {
+    action(handover.get());
+    if (handover != nullptr) finish_now();
+  });
+}
+
+template <typename Action>
+Pending Communicator::start_in_queue(std::span<const Buffer> buffers, Action action) {
+  const std::shared_ptr<transport::Handover> handover = hand_over(buffers);
+  ++running_;
+  const Pending pending = queue_.start(
+      [this, handover, moved = std::move(action)] {
+        const Counted counted{running_};
+        moved(handover.get());
+      },
+      handover);
+  if (handover != nullptr) queue_.start([this] { finish_now(); });
+  return pending;
+}
+
+void Communicator::finish_now() {
+  guard(call_, cargo_, nullptr,
+        [&] { transport_->device()->finish(Deadline::in(options_.timeout_seconds)); });
+}
+
 void Communicator::all_reduce(Buffer bucket, Operation operation, Cargo cargo) {
   require_reducible(bucket.type, operation);
-  queue_.run([&] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
+  run_in_queue({&bucket, 1}, [&](transport::Handover* handover) {
+    all_reduce_now({&bucket, 1}, one_each_, operation, cargo, handover);
+  });
 }
 
 Pending Communicator::all_reduce_async(Buffer bucket, Operation operation, Cargo cargo) {
-  return queue_.start([=, this] { all_reduce_now({&bucket, 1}, one_each_, operation, cargo); });
+  return start_in_queue({&bucket, 1}, [=, this](transport::Handover* handover) {
+    all_reduce_now({&bucket, 1}, one_each_, operation, cargo, handover);
+  });
 }
 
 void Communicator::all_reduce(std::span<const Buffer> terms, const Shards& shards,
                               Operation operation, Cargo cargo) {
-  queue_.run([&] { all_reduce_now(terms, shards, operation, cargo); });
+  run_in_queue(terms, [&](transport::Handover* handover) {
+    all_reduce_now(terms, shards, operation, cargo, handover);
+  });
 }
 
 Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shards& shards,
                                        Operation operation, Cargo cargo,
                                        std::shared_ptr<const void> owner,
                                        std::function<void()> prepare) {
-  return queue_.start([this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
-                       operation, cargo, held = std::move(owner), prepare = std::move(prepare)] {
-    all_reduce_now(kept, shards, operation, cargo, prepare);
-  });
+  return start_in_queue(
+      terms,
+      [this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards, operation, cargo,
+       held = std::move(owner), prepare = std::move(prepare)](transport::Handover* handover) {
+        all_reduce_now(kept, shards, operation, cargo, handover, prepare);
+      });
 }
 
 void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& shards,
-                                  Operation operation, Cargo cargo,
+                                  Operation operation, Cargo cargo, transport::Handover* handover,
                                   const std::function<void()>& prepare) {
   const Buffer bucket = terms.empty() ? Buffer{} : terms.front();
   const Call call{.number = ++sequence_,
@@ -242,10 +214,11 @@ void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& s
                   .type = bucket.type,
                   .count = bucket.count,
                   .shards = shards.count()};
-  guard(call, cargo, [&] {
+  guard(call, cargo, handover, [&] {
     check_terms(terms, shards);
     if (prepare) prepare();
-    if (call.algorithm->in_shared_memory && shared_direct_)
+    const bool on_host = bucket.place == transport::Place::host;
+    if (call.algorithm->in_shared_memory && shared_direct_ && on_host)
       in_shared_memory(call, terms, shards);
     else if (call.algorithm.is_engine())
       by_engine(call, terms);
@@ -262,9 +235,11 @@ void Communicator::check_terms(std::span<const Buffer> terms, const Shards& shar
     throw BadInput("all_reduce: rank {} gave {} terms, but its shards have {}", rank(),
                    terms.size(), shards.terms_of(rank()).size());
   for (const Buffer& term : terms)
-    if (term.count != terms[0].count || term.type != terms[0].type || term.count < 0)
-      throw BadInput("all_reduce: terms of {} {} and of {} {}: expected equal counts and types",
-                     terms[0].count, name_of(terms[0].type), term.count, name_of(term.type));
+    if (term.count != terms[0].count || term.type != terms[0].type || term.count < 0 ||
+        term.place != terms[0].place)
+      throw BadInput(
+          "all_reduce: terms of {} {} and of {} {}: expected equal counts and types in one memory",
+          terms[0].count, name_of(terms[0].type), term.count, name_of(term.type));
 }
 
 void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> terms,
@@ -278,38 +253,41 @@ void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> te
   const int64_t divide_by = call.operation == Operation::mean ? call.shards : 1;
   shared_direct_->all_reduce(
       label_of(call), {term_places_, widths_, call.count, call.type, call.operation, divide_by},
-      *transport_, Deadline::in(options_.timeout_seconds));
+      transport_->for_host_memory(), Deadline::in(options_.timeout_seconds));
   count(static_cast<int64_t>(terms[0].bytes()) * (world_size() - 1) / world_size());
 }
 
 void Communicator::by_program(const Call& call, std::span<const Buffer> terms,
                               const Shards& shards) {
+  const transport::Place place = terms[0].place;
   const Program& program = program_for({.collective = call.collective,
                                         .algorithm = call.algorithm,
                                         .broadcast_by = call.broadcast_by,
                                         .shards = shards,
                                         .count = call.count,
                                         .root = call.root,
-                                        .peer = call.peer});
+                                        .peer = call.peer},
+                                       place);
   const std::vector<std::byte*> slots = lay_out(program, terms);
   const int64_t divide_by = call.operation == Operation::mean ? call.shards : 1;
-  collective::run(program, {slots, call.type, call.operation, divide_by}, *transport_,
+  collective::run(program, {slots, call.type, call.operation, divide_by}, carrier(place),
                   label_of(call), Deadline::in(options_.timeout_seconds));
   count(program.sent() * static_cast<int64_t>(bytes_of(call.type)));
 }
 
 void Communicator::by_engine(const Call& call, std::span<const Buffer> terms) {
-  transport::Engine* const engine = transport_->engine();
+  transport::Transport& transport = carrier(terms[0].place);
+  transport::Engine* const engine = transport.engine();
   if (engine == nullptr)
-    throw BadInput("algorithm {}: transport {} has no all-reduce of its own; mpi has",
-                   call.algorithm.name(), transport_->name());
+    throw BadInput("algorithm {}: transport {} has no all-reduce of its own; mpi and nccl have",
+                   call.algorithm.name(), transport.name());
   if (terms.size() != 1)
     throw BadInput("algorithm {}: rank {} has {} terms, but it adds only one a rank",
                    call.algorithm.name(), rank(), terms.size());
   engine->all_reduce(terms[0].data, call.count, call.type, call.operation,
                      Deadline::in(options_.timeout_seconds));
   if (call.operation == Operation::mean)
-    divider(call.type)(terms[0].data, terms[0].bytes(), call.shards);
+    arithmetic(terms[0].place).divide(terms[0].data, terms[0].bytes(), call.type, call.shards);
   count(2 * static_cast<int64_t>(terms[0].bytes()) * (world_size() - 1) / world_size());
 }
 
@@ -319,11 +297,14 @@ Plan Communicator::plan_for(const Request& request) const {
   return plan_of(request);
 }
 
-const Program& Communicator::program_for(const Request& request) {
-  ProgramKey key{request.algorithm, numbers_of(request)};
+const Program& Communicator::program_for(const Request& request, transport::Place place) {
+  ProgramKey key{request.algorithm, numbers_of(request, place)};
   if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
   if (programs_.size() >= kMostPrograms) programs_.clear();
-  return programs_.emplace(std::move(key), Program(plan_for(request), rank())).first->second;
+  const Folding folding =
+      place == transport::Place::host ? Folding::while_arriving : Folding::afterwards;
+  return programs_.emplace(std::move(key), Program(plan_for(request), rank(), folding))
+      .first->second;
 }
 
 // Terms come first; the scratch slots that the program uses lie one after another in one
@@ -334,13 +315,14 @@ std::vector<std::byte*> Communicator::lay_out(const Program& program,
   size_t scratch_slots = 0;
   for (int slot = static_cast<int>(terms.size()); slot < program.slots(); ++slot)
     scratch_slots += program.uses(slot) ? 1 : 0;
-  if (scratch_.bytes < scratch_slots * stride) {
-    scratch_ = {};
-    scratch_ = transport_->allocate(scratch_slots * stride);
+  transport::Memory& scratch = scratch_[static_cast<size_t>(terms[0].place)];
+  if (scratch.bytes < scratch_slots * stride) {
+    scratch = {};
+    scratch = allocate(scratch_slots * stride, terms[0].place);
   }
   std::vector<std::byte*> slots;
   for (const Buffer& term : terms) slots.push_back(term.data);
-  std::byte* next = scratch_.data.get();
+  std::byte* next = scratch.data.get();
   for (int slot = static_cast<int>(terms.size()); slot < program.slots(); ++slot) {
     slots.push_back(next);
     if (program.uses(slot)) next += stride;
@@ -350,28 +332,34 @@ std::vector<std::byte*> Communicator::lay_out(const Program& program,
 
 void Communicator::run(const Call& call, std::span<const Buffer> buffers, Cargo cargo) {
   if (reduces(call.collective)) require_reducible(buffers[0].type, call.operation);
-  queue_.run([&] { run_now(call, buffers, cargo); });
+  run_in_queue(buffers,
+               [&](transport::Handover* handover) { run_now(call, buffers, cargo, handover); });
 }
 
 Pending Communicator::start(const Call& call, std::span<const Buffer> buffers,
                             std::shared_ptr<const void> owner) {
   if (reduces(call.collective)) require_reducible(buffers[0].type, call.operation);
-  return queue_.start([this, call, kept = std::vector<Buffer>(buffers.begin(), buffers.end()),
-                       held = std::move(owner)] { run_now(call, kept, {}); });
+  return start_in_queue(buffers,
+                        [this, call, kept = std::vector<Buffer>(buffers.begin(), buffers.end()),
+                         held = std::move(owner)](transport::Handover* handover) {
+                          run_now(call, kept, {}, handover);
+                        });
 }
 
 // Messages between two ranks are counted by pairs, all other collectives by the group.
-void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo cargo) {
+void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo cargo,
+                           transport::Handover* handover) {
   call.type = buffers[0].type;
   call.count = buffers[0].count;
   call.shards = world_size();
   if (call.collective == Collective::all_reduce)
-    return all_reduce_now(buffers, one_each_, call.operation, cargo);
+    return all_reduce_now(buffers, one_each_, call.operation, cargo, handover);
   if (call.collective == Collective::exchange)
-    return guard(call, cargo, [&] { exchange_now(call, buffers[0], buffers[1]); });
+    return guard(call, cargo, handover, [&] { exchange_now(call, buffers[0], buffers[1]); });
   if (call.collective == Collective::broadcast)
-    call.broadcast_by =
-        buffers[0].bytes() <= static_cast<size_t>(kSmall) ? BroadcastBy::tree : BroadcastBy::slices;
+    call.broadcast_by = static_cast<int64_t>(buffers[0].bytes()) <= kSmallBytes
+                            ? BroadcastBy::tree
+                            : BroadcastBy::slices;
   const bool between_two = call.collective == Collective::send_receive;
   const int other = call.root == rank() ? call.peer : call.root;
   if (between_two && (other < 0 || other >= world_size() || other == rank()))
@@ -379,13 +367,15 @@ void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo car
                    call.root, call.peer, world_size() - 1);
   call.number = between_two ? messages_[static_cast<size_t>(other)].number + 1 : ++sequence_;
   if (between_two) messages_[static_cast<size_t>(other)] = call;
-  guard(call, cargo, [&] { by_program(call, buffers, one_each_); });
-  if (call.collective == Collective::all_to_all && call.count > 0) {
+  guard(call, cargo, handover, [&] {
+    by_program(call, buffers, one_each_);
+    if (call.collective != Collective::all_to_all || call.count == 0) return;
     const Range own = slice(call.count, world_size(), rank());
     const size_t begin = static_cast<size_t>(own.begin) * bytes_of(call.type);
-    std::memcpy(buffers[1].data + begin, buffers[0].data + begin,
-                static_cast<size_t>(own.size()) * bytes_of(call.type));
-  }
+    arithmetic(buffers[0].place)
+        .copy(buffers[1].data + begin, buffers[0].data + begin,
+              static_cast<size_t>(own.size()) * bytes_of(call.type));
+  });
 }
 
 // The label is the same for all messages, whatever the partners and counts: sizes are compared by
@@ -404,58 +394,11 @@ void Communicator::exchange_now(const Call& call, const Buffer& outgoing, const 
   const transport::Incoming in{call.root, incoming.data, incoming.bytes()};
   const bool sends = call.peer != rank() && out.bytes > 0;
   const bool receives = call.root != rank() && in.bytes > 0;
-  transport_->exchange(label_of(any_pair), {&out, sends ? 1U : 0U}, {&in, receives ? 1U : 0U},
-                       Deadline::in(options_.timeout_seconds));
-  if (!sends && !receives && out.bytes > 0) std::memcpy(in.into, out.from, out.bytes);
+  carrier(outgoing.place)
+      .exchange(label_of(any_pair), {&out, sends ? 1U : 0U}, {&in, receives ? 1U : 0U},
+                Deadline::in(options_.timeout_seconds));
+  if (!sends && !receives) arithmetic(outgoing.place).copy(in.into, out.from, out.bytes);
   if (sends) count(static_cast<int64_t>(out.bytes));
-}
-
-void Communicator::broadcast(Buffer buffer, int root, Cargo cargo) {
-  run({.collective = Collective::broadcast, .root = root}, {&buffer, 1}, cargo);
-}
-
-void Communicator::reduce(Buffer buffer, int root, Operation operation) {
-  run({.collective = Collective::reduce, .operation = operation, .root = root}, {&buffer, 1});
-}
-
-void Communicator::all_gather(Buffer buffer) {
-  run({.collective = Collective::all_gather}, {&buffer, 1});
-}
-
-void Communicator::reduce_scatter(Buffer buffer, Operation operation) {
-  run({.collective = Collective::reduce_scatter, .operation = operation}, {&buffer, 1});
-}
-
-void Communicator::gather(Buffer buffer, int root) {
-  run({.collective = Collective::gather, .root = root}, {&buffer, 1});
-}
-
-void Communicator::scatter(Buffer buffer, int root) {
-  run({.collective = Collective::scatter, .root = root}, {&buffer, 1});
-}
-
-void Communicator::barrier() {
-  alignas(kAlignment) int32_t token = 0;
-  const Buffer buffer{reinterpret_cast<std::byte*>(&token), 1, Type::i32};
-  run({.collective = Collective::barrier}, {&buffer, 1});
-}
-
-void Communicator::send(Buffer buffer, int to) {
-  run({.collective = Collective::send_receive, .root = rank(), .peer = to}, {&buffer, 1});
-}
-
-void Communicator::receive(Buffer buffer, int from) {
-  run({.collective = Collective::send_receive, .root = from, .peer = rank()}, {&buffer, 1});
-}
-
-void Communicator::all_to_all(Buffer from, Buffer into) {
-  const std::array<Buffer, 2> both = {from, into};
-  run({.collective = Collective::all_to_all}, both);
-}
-
-void Communicator::exchange(Buffer outgoing, int to, Buffer incoming, int from) {
-  const std::array<Buffer, 2> both = {outgoing, incoming};
-  run({.collective = Collective::exchange, .root = from, .peer = to}, both);
 }
 
 }  // namespace lockstep::collective

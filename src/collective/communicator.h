@@ -20,6 +20,7 @@
 #include "collective/program.h"
 #include "collective/serial_queue.h"
 #include "collective/shared_direct.h"
+#include "transport/device.h"
 #include "transport/transport.h"
 
 namespace lockstep::collective {
@@ -29,6 +30,7 @@ struct Buffer {
   std::byte* data = nullptr;
   int64_t count = 0;
   Type type = Type::f32;
+  transport::Place place = transport::Place::host;
 
   size_t bytes() const { return static_cast<size_t>(count) * bytes_of(type); }
 };
@@ -48,10 +50,14 @@ struct CommunicatorOptions {
   double compare_seconds = 1;
 };
 
+/// In bytes: above this, the number of bytes sent counts most.
+constexpr int64_t kSmallBytes = int64_t{64} * 1024;
+
 /// What a communicator over `transport` uses unless it is told otherwise: `direct` in shared
 /// memory; elsewhere `butterfly` for small buckets (few rounds) and `halving_doubling` for large
 /// ones (few bytes).
 Algorithm usual_algorithm(int64_t bytes, transport::Transport& transport);
+std::function<Algorithm(int64_t bytes)> usual_choice(transport::Transport& transport);
 
 /// Collectives between the ranks of a group. Every rank calls the same ones in the same order, with
 /// equal counts, types and operations; where they differ, they throw Mismatch.
@@ -61,6 +67,12 @@ Algorithm usual_algorithm(int64_t bytes, transport::Transport& transport);
 ///
 /// `all_reduce_async` and `start` return at once. All collectives run in the order in which they
 /// were called, started or not. After an error, every call throws that same error.
+///
+/// Buffers in a device's memory need a transport that carries it. The stream of the thread that
+/// calls a collective hands them over to the transport's stream, without a wait of the host.
+/// `Pending::wait` then returns when the collective's work has been put into that stream, and lets
+/// the stream of the thread that waits wait for it; what the device fails in later is thrown by the
+/// next call. A collective that is not started but called returns when the device has done it.
 class Communicator {
  public:
   explicit Communicator(std::unique_ptr<transport::Transport> transport,
@@ -72,7 +84,9 @@ class Communicator {
   transport::Transport& transport() { return *transport_; }
 
   /// Memory that this group's transport sends from and receives into fastest: put buckets there.
-  transport::Memory allocate(size_t bytes) { return transport_->allocate(bytes); }
+  transport::Memory allocate(size_t bytes, transport::Place place = transport::Place::host) {
+    return carrier(place).allocate(bytes);
+  }
 
   /// Replaces `options.choose`.
   void choose(std::function<Algorithm(int64_t bytes)> choice);
@@ -139,21 +153,36 @@ class Communicator {
  private:
   using ProgramKey = std::pair<Algorithm, std::vector<int64_t>>;
 
-  void run_now(Call call, std::span<const Buffer> buffers, Cargo cargo);
+  /// The transport for buffers in this memory. Throws BadInput if there is none.
+  transport::Transport& carrier(transport::Place place);
+  transport::Arithmetic& arithmetic(transport::Place place);
+  /// nullptr for buffers in host memory, as everywhere below.
+  std::shared_ptr<transport::Handover> hand_over(std::span<const Buffer> buffers);
+
+  /// Call `action(handover)` in the queue, and wait for the device in the queue, too.
+  template <typename Action>
+  void run_in_queue(std::span<const Buffer> buffers, const Action& action);
+  template <typename Action>
+  Pending start_in_queue(std::span<const Buffer> buffers, Action action);
+  void finish_now();
+
+  void run_now(Call call, std::span<const Buffer> buffers, Cargo cargo,
+               transport::Handover* handover);
   void exchange_now(const Call& call, const Buffer& outgoing, const Buffer& incoming);
   void all_reduce_now(std::span<const Buffer> terms, const Shards& shards, Operation operation,
-                      Cargo cargo, const std::function<void()>& prepare = nullptr);
+                      Cargo cargo, transport::Handover* handover,
+                      const std::function<void()>& prepare = nullptr);
   void check_terms(std::span<const Buffer> terms, const Shards& shards) const;
   void in_shared_memory(const Call& call, std::span<const Buffer> terms, const Shards& shards);
   void by_program(const Call& call, std::span<const Buffer> terms, const Shards& shards);
   void by_engine(const Call& call, std::span<const Buffer> terms);
   Plan plan_for(const Request& request) const;
-  const Program& program_for(const Request& request);
+  const Program& program_for(const Request& request, transport::Place place);
   std::vector<std::byte*> lay_out(const Program& program, std::span<const Buffer> terms);
 
   /// Runs `action`. If it throws, tells all other ranks, and makes every later call throw the same.
   template <typename Action>
-  void guard(const Call& call, Cargo cargo, const Action& action);
+  void guard(const Call& call, Cargo cargo, transport::Handover* handover, const Action& action);
   std::string what_is_running() const;
   void look_at(const transport::LongWait& wait);
   void compare_whereabouts(const std::vector<int>& late);
@@ -170,6 +199,8 @@ class Communicator {
   using BytesByKind = std::array<std::atomic<int64_t>, 3>;
   std::shared_ptr<BytesByKind> sent_ = std::make_shared<BytesByKind>();  ///< with groups split off
 
+  std::atomic<int> running_ = 0;  ///< collectives that were called and have not ended
+
   Mutex gave_up_mutex_;
   std::optional<std::string> gave_up_ GUARDED_BY(gave_up_mutex_);  ///< why
 
@@ -183,7 +214,7 @@ class Communicator {
   std::optional<SharedDirect> shared_direct_;
   std::vector<std::byte*> term_places_;
   std::vector<int64_t> widths_;
-  transport::Memory scratch_;
+  std::array<transport::Memory, 2> scratch_;  ///< by place
   std::exception_ptr broken_;
 
   SerialQueue queue_;  // last, so that it is destroyed first

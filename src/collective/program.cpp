@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collective/fold/fold.h"
+#include "transport/device.h"
 
 namespace lockstep::collective {
 namespace {
@@ -37,11 +38,12 @@ const SlotFold* fold_of(const Receive& receive, const Round& round) {
   return shared || sent || overwritten ? nullptr : found;
 }
 
-Program::RankRound rank_round_of(const Round& round) {
+Program::RankRound rank_round_of(const Round& round, Folding folding) {
   Program::RankRound result{.sends = round.sends, .finished = round.finished};
   std::vector<const SlotFold*> done;
   for (const Receive& receive : round.receives) {
-    const SlotFold* const fold = fold_of(receive, round);
+    const SlotFold* const fold =
+        folding == Folding::while_arriving ? fold_of(receive, round) : nullptr;
     if (fold != nullptr) done.push_back(fold);
     result.arrivals.push_back(
         {{receive.peer, fold != nullptr ? fold->into : receive.slot, receive.range},
@@ -54,12 +56,12 @@ Program::RankRound rank_round_of(const Round& round) {
 
 }  // namespace
 
-Program::Program(const Plan& plan, int rank)
+Program::Program(const Plan& plan, int rank, Folding folding)
     : count_(plan.count), used_(static_cast<size_t>(plan.slots)) {
   const auto use = [&](Slot slot) { used_[static_cast<size_t>(slot)] = true; };
   use(kBucket);
   for (int index = 0; index < plan.rounds; ++index) {
-    rounds_.push_back(rank_round_of(plan.round(rank, index)));
+    rounds_.push_back(rank_round_of(plan.round(rank, index), folding));
     for (const Send& send : rounds_.back().sends) use(send.slot);
     for (const Arrival& arrival : rounds_.back().arrivals) use(arrival.receive.slot);
     for (const SlotFold& fold : rounds_.back().folds) {
@@ -79,6 +81,8 @@ int64_t Program::sent() const {
 void run(const Program& program, const Work& work, transport::Transport& transport,
          transport::Label label, Deadline deadline) {
   const size_t element = bytes_of(work.type);
+  transport::DeviceSide* const device = transport.device();
+  transport::Arithmetic& arithmetic = device != nullptr ? device->arithmetic() : host_arithmetic();
   const transport::Combine combine = combiner(work.type, work.operation);
   const auto place = [&](Slot slot, Range range) {
     return work.slots[static_cast<size_t>(slot)] + static_cast<size_t>(range.begin) * element;
@@ -98,10 +102,11 @@ void run(const Program& program, const Work& work, transport::Transport& transpo
     if (!outgoing.empty() || !incoming.empty())
       transport.exchange(label, outgoing, incoming, deadline);
     for (const SlotFold& fold : round.folds)
-      combine(place(fold.into, fold.range), place(fold.from, fold.range), size(fold.range));
+      arithmetic.combine(place(fold.into, fold.range), place(fold.from, fold.range),
+                         size(fold.range), work.type, work.operation);
     if (work.divide_by != 1)
       for (const Range& range : round.finished)
-        divider(work.type)(place(kBucket, range), size(range), work.divide_by);
+        arithmetic.divide(place(kBucket, range), size(range), work.type, work.divide_by);
     ++label.words.back();
   }
 }

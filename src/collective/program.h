@@ -10,11 +10,14 @@
 
 namespace lockstep::collective {
 
-/// One rank's part of a plan, which can be run any number of times. Where the plan allows it, a
-/// message that is only folded is folded while it arrives, so that it needs no scratch memory.
+/// When a message is folded that arrives: while it does, where the plan allows it, so that it needs
+/// no scratch memory; or afterwards, because the transport only moves bytes.
+enum class Folding { while_arriving, afterwards };
+
+/// One rank's part of a plan, which can be run any number of times.
 class Program {
  public:
-  Program(const Plan& plan, int rank);
+  Program(const Plan& plan, int rank, Folding folding = Folding::while_arriving);
 
   struct Arrival {
     Receive receive;
@@ -51,7 +54,9 @@ struct Work {
   int64_t divide_by = 1;  ///< for a mean
 };
 
-/// Runs a program over a transport. The last word of `label` counts rounds.
+/// Runs a program over a transport, in the memory that it carries; on a device, what it puts into
+/// the transport's stream may still be running when it returns. The last word of `label` counts
+/// rounds.
 void run(const Program& program, const Work& work, transport::Transport& transport,
          transport::Label label, Deadline deadline);
 

@@ -10,9 +10,12 @@ namespace lockstep::collective {
 void Pending::wait() const {
   if (!state_) return;
   State& state = *state_;
-  const MutexLock lock(state.mutex);
-  while (!state.done) state.changed.wait(state.mutex);
-  if (state.error) std::rethrow_exception(state.error);
+  {
+    const MutexLock lock(state.mutex);
+    while (!state.done) state.changed.wait(state.mutex);
+    if (state.error) std::rethrow_exception(state.error);
+  }
+  if (handover_ != nullptr) handover_->receive();
 }
 
 bool Pending::done() const {
@@ -42,8 +45,10 @@ SerialQueue::~SerialQueue() {
   if (worker_.joinable()) worker_.join();
 }
 
-Pending SerialQueue::start(std::function<void()> action) {
+Pending SerialQueue::start(std::function<void()> action,
+                           std::shared_ptr<transport::Handover> handover) {
   Pending pending;
+  pending.handover_ = std::move(handover);
   pending.state_ = std::make_shared<Pending::State>();
   {
     const MutexLock lock(mutex_);
@@ -52,11 +57,6 @@ Pending SerialQueue::start(std::function<void()> action) {
   }
   changed_.notify_all();
   return pending;
-}
-
-bool SerialQueue::busy() {
-  const MutexLock lock(mutex_);
-  return running_ || !waiting_.empty();
 }
 
 bool SerialQueue::enter_if_idle() {

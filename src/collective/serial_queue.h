@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/thread_annotations.h"
+#include "transport/device.h"
 
 namespace lockstep::collective {
 
@@ -15,7 +16,8 @@ class Pending {
  public:
   Pending() = default;
 
-  /// Returns when the action has ended; rethrows what it threw.
+  /// Returns when the action has ended; rethrows what it threw. The calling thread's stream waits
+  /// for what the action has handed back.
   void wait() const;
   bool done() const;
   /// How long the action ran. Call it only once the action has ended.
@@ -31,6 +33,7 @@ class Pending {
     double seconds GUARDED_BY(mutex) = 0;
   };
   std::shared_ptr<State> state_;
+  std::shared_ptr<transport::Handover> handover_;
 };
 
 /// Runs actions one at a time, in the order in which they were given. `run` uses the caller's
@@ -44,8 +47,9 @@ class SerialQueue {
   SerialQueue(const SerialQueue&) = delete;
   SerialQueue& operator=(const SerialQueue&) = delete;
 
-  /// Returns at once.
-  Pending start(std::function<void()> action) EXCLUDES(mutex_);
+  /// Returns at once. `handover`, if any, is of the device's buffers that the action works on.
+  Pending start(std::function<void()> action,
+                std::shared_ptr<transport::Handover> handover = nullptr) EXCLUDES(mutex_);
 
   /// Returns when the action has ended; throws what it throws.
   template <typename Action>
@@ -54,9 +58,6 @@ class SerialQueue {
     const Occupied occupied(*this);
     action();
   }
-
-  /// Whether an action is running or waiting.
-  bool busy() EXCLUDES(mutex_);
 
  private:
   struct Waiting {

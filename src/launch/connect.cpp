@@ -51,7 +51,8 @@ std::string resolve_transport(const std::string& name, const Job& job) {
 
 std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options) {
   const TransportRow& row = transport::transports().at(options.transport);
-  if (job.world == 1 && row.meeting == TransportRow::Meeting::tcp)
+  if (job.world == 1 && row.meeting == TransportRow::Meeting::tcp &&
+      row.carries == transport::Place::host)
     return transport::connect_alone();
   tell_launcher(job.rank, Stage::meeting);
   const std::unique_ptr<Rendezvous> all = meet(job, options, row.meeting);
@@ -61,7 +62,8 @@ std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options
                             .streams = options.streams,
                             .silence_seconds = options.silence_seconds,
                             .connect_seconds = options.meeting_seconds,
-                            .stop = options.stop});
+                            .stop = options.stop,
+                            .device = job.local_rank});
 }
 
 }  // namespace lockstep::launch

@@ -3,6 +3,7 @@
 #include "lockstep/error.h"
 #include "sim/calibrate.h"
 #include "sim/predict.h"
+#include "transport/transports.h"
 
 namespace lockstep::launch {
 
@@ -23,9 +24,10 @@ collective::Algorithm named_algorithm(const std::string& algorithm, const std::s
 void check_algorithm(const std::string& algorithm, const std::string& transport,
                      const std::string& option) {
   if (algorithm == "auto") return;
-  if (named_algorithm(algorithm, option).is_engine() && transport != "mpi")
-    throw BadInput("{}{}: transport {} has no all-reduce of its own; mpi has", option, algorithm,
-                   transport);
+  if (named_algorithm(algorithm, option).is_engine() &&
+      !transport::transports().at(transport).has_engine)
+    throw BadInput("{}{}: transport {} has no all-reduce of its own; mpi and nccl have", option,
+                   algorithm, transport);
 }
 
 std::unique_ptr<Communicator> join_group(const Job& job, const GroupOptions& options) {
@@ -40,7 +42,8 @@ std::unique_ptr<Communicator> join_group(const Job& job, const GroupOptions& opt
   if (options.algorithm != "auto") {
     group->choose(
         [chosen = collective::parse_algorithm(options.algorithm)](int64_t) { return chosen; });
-  } else if (group->world_size() > 1 && group->transport().shared_board() == nullptr) {
+  } else if (group->world_size() > 1 && group->transport().shared_board() == nullptr &&
+             group->transport().device() == nullptr) {
     const sim::Network network = sim::calibrate(*group, {.tell = options.tell});
     if (options.tell_more && group->rank() == 0)
       options.tell_more("auto: measured " + describe(network));

@@ -15,6 +15,7 @@ class Alone : public Transport {
   int world_size() const override { return 1; }
   const std::vector<Peer>& peers() const override { return peers_; }
   Memory allocate(size_t bytes) override { return own_memory(bytes); }
+  void check_peers() override {}
   void watch_waits(const WaitWatch& /*watch*/) override {}
   void tell_whereabouts(const Whereabouts& /*mine*/) override {}
   std::optional<Whereabouts> whereabouts_of(int /*peer*/) override { return std::nullopt; }

@@ -42,6 +42,11 @@ class Hybrid : public Transport {
     between_->abort(why, culprit);
   }
 
+  void check_peers() override {
+    inside_->check_peers();
+    between_->check_peers();
+  }
+
   void watch_waits(const WaitWatch& watch) override {
     inside_->watch_waits(watch);
     between_->watch_waits(watch);

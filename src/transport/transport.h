@@ -87,6 +87,7 @@ struct Whereabouts {
   uint64_t collectives = 0;  ///< that it has called so far
 };
 
+class DeviceSide;
 class Engine;
 class SharedBoard;
 
@@ -109,6 +110,9 @@ class Transport {
   /// Sends and receives all messages at once; returns when everything has arrived and the sent
   /// memory may be changed. Sent and received memory must not overlap. Throws Disagreement, Timeout
   /// (naming the ranks it waits for), PeerLost.
+  ///
+  /// A transport with a `device` returns when it has put everything into its stream: the memory is
+  /// used by what is put there before and after, and by nothing else until `DeviceSide::finish`.
   virtual void exchange(const Label& label, std::span<const Outgoing> outgoing,
                         std::span<const Incoming> incoming, Deadline deadline) = 0;
 
@@ -123,6 +127,9 @@ class Transport {
   void abort(const std::string& why) noexcept {
     abort(why, peers()[static_cast<size_t>(rank())].rank);
   }
+
+  /// Throws PeerLost if a peer is known to be lost or to have aborted. Does not wait.
+  virtual void check_peers() = 0;
 
   virtual void watch_waits(const WaitWatch& watch) = 0;
 
@@ -145,6 +152,12 @@ class Transport {
 
   /// The transport's own all-reduce; nullptr if it has none.
   virtual Engine* engine() { return nullptr; }
+
+  /// For transports that carry the memory of a device; else nullptr.
+  virtual DeviceSide* device() { return nullptr; }
+
+  /// The transport between the same ranks that carries host memory.
+  virtual Transport& for_host_memory() { return *this; }
 };
 
 }  // namespace lockstep::transport

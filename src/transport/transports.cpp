@@ -16,7 +16,8 @@ const bool mpi_added = transports().add(
     {"mpi", "any MPI, started by its mpirun or by srun", TransportRow::Meeting::mpi,
      [](Rendezvous& rendezvous, const TransportOptions& options) {
        return connect_mpi(rendezvous, {.connect_seconds = options.connect_seconds});
-     }});
+     },
+     true});
 
 }  // namespace
 }  // namespace lockstep::transport

@@ -164,7 +164,13 @@ TEST(Bench, RefusesSizesAndNumbersThatCannotBe) {
 TEST(Bench, RefusesMpiWithoutMpirunAndAnEngineWithoutMpi) {
   for (const std::string transport : {"mpi", "hybrid-mpi"})
     EXPECT_TRUE(refuses({"bench", "all_reduce", "--transport", transport}, "mpirun -n 2"));
-  EXPECT_TRUE(refuses({"bench", "all_reduce", "--algorithm", "engine"}, "mpi has"));
+  EXPECT_TRUE(refuses({"bench", "all_reduce", "--algorithm", "engine"}, "mpi and nccl have"));
+}
+
+TEST(Bench, RefusesNcclWithoutADevice) {
+  for (const std::string workers : {"1", "2"})
+    EXPECT_TRUE(refuses({"bench", "all_reduce", "-n", workers, "--transport", "nccl"},
+                        "there is no CUDA device for it"));
 }
 
 }  // namespace

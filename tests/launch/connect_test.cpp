@@ -10,7 +10,8 @@ namespace {
 
 TEST(Connect, RefusesATransportThatDoesNotExistAndSuggestsTheNearest) {
   expect_bad_input([] { connect({}, {.transport = "tpc"}); }, {"'tpc'", "did you mean 'tcp'?"});
-  expect_bad_input([] { connect({}, {.transport = ""}); }, {"hybrid, hybrid-mpi, mpi, shm, tcp"});
+  expect_bad_input([] { connect({}, {.transport = ""}); },
+                   {"hybrid, hybrid-mpi, mpi, nccl, shm, tcp"});
 }
 
 TEST(Connect, ConnectsTheWorkersOfAJobByAnyTransportThatNeedsNoLauncher) {

@@ -75,6 +75,7 @@ class SlowTransport : public transport::Transport {
   }
   transport::Memory allocate(size_t bytes) override { return inner_->allocate(bytes); }
   void abort(const std::string& why, int culprit) noexcept override { inner_->abort(why, culprit); }
+  void check_peers() override { inner_->check_peers(); }
   void watch_waits(const transport::WaitWatch& watch) override { inner_->watch_waits(watch); }
   void tell_whereabouts(const transport::Whereabouts& mine) override {
     inner_->tell_whereabouts(mine);

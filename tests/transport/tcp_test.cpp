@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "expect_error.h"
+#include "transport/ranks.h"
 #include "transport/tcp_worlds.h"
 
 namespace lockstep::transport {

@@ -112,6 +112,20 @@ SumToAll find_one_pass(const TreeFold& fold, const Folder& folder) {
   return one_pass != nullptr && folder.is_plain_tree() ? one_pass : nullptr;
 }
 
+class HostArithmetic final : public transport::Arithmetic {
+ public:
+  void combine(std::byte* into, const std::byte* from, size_t bytes, Type type,
+               Operation operation) override {
+    combiner(type, operation)(into, from, bytes);
+  }
+  void divide(std::byte* data, size_t bytes, Type type, int64_t n) override {
+    divider(type)(data, bytes, n);
+  }
+  void copy(std::byte* into, const std::byte* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(into, from, bytes);
+  }
+};
+
 }  // namespace
 
 transport::Combine combiner(Type type, Operation operation, Instructions instructions) {
@@ -120,6 +134,11 @@ transport::Combine combiner(Type type, Operation operation, Instructions instruc
 
 Divide divider(Type type, Instructions instructions) {
   return kernels(type, Operation::sum, instructions).divide;
+}
+
+transport::Arithmetic& host_arithmetic() {
+  static HostArithmetic arithmetic;
+  return arithmetic;
 }
 
 void fold_tree(const TreeFold& fold) {

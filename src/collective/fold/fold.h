@@ -6,6 +6,7 @@
 
 #include "base/element.h"
 #include "collective/fold/kernels.h"
+#include "transport/device.h"
 #include "transport/transport.h"
 
 namespace lockstep::collective {
@@ -21,6 +22,9 @@ transport::Combine combiner(Type type, Operation operation,
 /// 1/n.
 using Divide = void (*)(std::byte* data, size_t bytes, int64_t n);
 Divide divider(Type type, Instructions instructions = Instructions::best);
+
+/// The two above, in host memory.
+transport::Arithmetic& host_arithmetic();
 
 /// Folds many vectors along the canonical tree over shards (collective/plan/shards.h), in blocks
 /// that stay in the cache, and writes the result to all of `results`, which may be among `terms`.

@@ -112,6 +112,7 @@ class Mpi final : public Transport {
   }
 
   Memory allocate(size_t bytes) override { return own_memory(bytes); }
+  void check_peers() override {}  // MPI ends the processes of a job that has lost one
   void watch_waits(const WaitWatch& watch) override { exchange_.watch_waits(watch); }
   void tell_whereabouts(const Whereabouts& mine) override { notes_.tell(mine); }
   std::optional<Whereabouts> whereabouts_of(int peer) override { return notes_.told_by(peer); }

@@ -35,6 +35,11 @@ class SharedWait {
     if (!spin(ready)) sleep_until(ready, late, deadline);
   }
 
+  /// Throws PeerLost if a rank is known to be lost or to have aborted.
+  void check_peers() {
+    check([](int) { return false; });
+  }
+
   void watch_waits(const WaitWatch& watch) { watch_ = watch; }
 
   void tell_whereabouts(const Whereabouts& mine);

@@ -36,6 +36,7 @@ class Shm : public Transport {
 
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
+  void check_peers() override { wait_.check_peers(); }
   void watch_waits(const WaitWatch& watch) override { wait_.watch_waits(watch); }
   void tell_whereabouts(const Whereabouts& mine) override { wait_.tell_whereabouts(mine); }
   std::optional<Whereabouts> whereabouts_of(int peer) override {

@@ -63,6 +63,9 @@ class Tcp : public Transport {
   void exchange(const Label& label, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming, Deadline deadline) override;
   Memory allocate(size_t bytes) override { return own_memory(bytes); }
+  void check_peers() override {
+    if (heart_.troubled()) heart_.raise_loss();
+  }
   void watch_waits(const WaitWatch& watch) override { watch_ = watch; }
   void tell_whereabouts(const Whereabouts& mine) override { heart_.tell_whereabouts(mine); }
   std::optional<Whereabouts> whereabouts_of(int peer) override {
