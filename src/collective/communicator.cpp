@@ -196,12 +196,11 @@ Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shar
                                        Operation operation, Cargo cargo,
                                        std::shared_ptr<const void> owner,
                                        std::function<void()> prepare) {
-  return start_in_queue(
-      terms,
-      [this, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards, operation, cargo,
-       held = std::move(owner), prepare = std::move(prepare)](transport::Handover* handover) {
-        all_reduce_now(kept, shards, operation, cargo, handover, prepare);
-      });
+  return start_in_queue(terms, [this, kept = std::vector<Buffer>(terms.begin(), terms.end()),
+                                shards, operation, cargo, held = std::move(owner),
+                                prepare = std::move(prepare)](transport::Handover* handover) {
+    all_reduce_now(kept, shards, operation, cargo, handover, prepare);
+  });
 }
 
 void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& shards,

@@ -53,11 +53,16 @@ Stream::Moment Stream::start(Task task) {
 }
 
 void Stream::wait_for(const Stream& other, Moment moment) {
-  if (&other == this || other.has_reached(moment)) return;
+  if (&other == this || (other.has_reached(moment) && !other.has_failed())) return;
   start([&other, moment] {
     other.await(moment);
     other.rethrow();
   });
+}
+
+bool Stream::has_failed() const {
+  const MutexLock lock(mutex_);
+  return error_ != nullptr;
 }
 
 void Stream::rethrow() const {

@@ -58,6 +58,7 @@ class Stream {
   void forget(const std::exception_ptr& error) EXCLUDES(mutex_);
 
  private:
+  bool has_failed() const EXCLUDES(mutex_);
   void rethrow() const EXCLUDES(mutex_);
   void work() EXCLUDES(mutex_);
   Task next() EXCLUDES(mutex_);

@@ -2,8 +2,8 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "device/pinned_memory.h"
 #include "virtual_devices/devices.h"
-#include "virtual_devices/pinned_memory.h"
 
 namespace lockstep::parallel {
 
@@ -28,7 +28,7 @@ void synchronize(c10::Stream stream) {
 
 std::shared_ptr<void> pin_memory(const void* begin, c10::Device device) {
   if (device.type() != virtual_devices::kType) return nullptr;
-  return std::make_shared<virtual_devices::PinnedHere>(begin);
+  return std::make_shared<device::PinnedHere>(begin);
 }
 
 }  // namespace lockstep::parallel

@@ -56,12 +56,11 @@ struct Copy {
 
 // Both devices' current streams wait for each other, as with GPUs.
 void copy_between_devices(const at::Tensor& to, const at::Tensor& from, const Copy& copy) {
-  Streams& streams = Streams::get();
-  const c10::Stream source = current_stream(from.device().index());
-  const c10::Stream target = current_stream(to.device().index());
-  streams.wait(source, streams.record(target));
-  streams.start(source.device_index(), kCopy, {{to, true}, {from, false}}, [copy] { copy.run(); });
-  streams.wait(target, streams.record(source));
+  const device::StreamId source = id_of(current_stream(from.device().index()));
+  const device::StreamId target = id_of(current_stream(to.device().index()));
+  streams().wait(source, streams().record(target));
+  start_task(from.device().index(), kCopy, {{to, true}, {from, false}}, [copy] { copy.run(); });
+  streams().wait(target, streams().record(source));
 }
 
 void copy_asynchronously(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
@@ -81,9 +80,9 @@ void copy_asynchronously(const at::Tensor& to, const at::Tensor& from, bool non_
     waits = !(non_blocking && is_in_pinned_memory(to));
   }
   if (waits)
-    Streams::get().run(index, kCopy, uses, [&] { copy.run(); });
+    run_task(index, kCopy, uses, [&] { copy.run(); });
   else
-    Streams::get().start(index, kCopy, uses, [copy = std::move(copy)] { copy.run(); });
+    start_task(index, kCopy, uses, [copy = std::move(copy)] { copy.run(); });
 }
 
 }  // namespace

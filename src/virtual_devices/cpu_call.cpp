@@ -159,7 +159,7 @@ class CpuCall {
 
   void wait_and_learn(const std::string& key) {
     int64_t most_bytes = 0;
-    Streams::get().run(index_, schema_.name(), uses_of(pairs_), [&] {
+    run_task(index_, schema_.name(), uses_of(pairs_), [&] {
       ComputingOn device(&Devices::get().account(index_));
       const at::AutoGradMode grad_mode(grad_mode_);
       compute(op_, stack_);

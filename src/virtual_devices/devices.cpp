@@ -91,7 +91,7 @@ void make_virtual_devices(const VirtualDeviceOptions& options) {
         "with other cores, copies or delays)",
         describe(devices.options()), describe(options));
   devices.make(options);
-  if (devices.asynchronous()) virtual_devices::Streams::get().make(options);
+  if (devices.asynchronous()) virtual_devices::make_streams(options);
   virtual_devices::install_counting_allocator();
   virtual_devices::name_backend();
   virtual_devices::register_allocator();
@@ -114,7 +114,7 @@ void synchronize(c10::Device device) {
     throw BadInput("synchronize({}): expected a virtual device such as virtual:0",
                    virtual_devices::name_of(device));
   Devices::get().require(device.index());
-  if (Devices::get().asynchronous()) virtual_devices::Streams::get().synchronize(device.index());
+  if (Devices::get().asynchronous()) virtual_devices::streams().synchronize_device(device.index());
 }
 
 }  // namespace lockstep

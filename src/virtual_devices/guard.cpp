@@ -10,6 +10,8 @@
 namespace lockstep::virtual_devices {
 namespace {
 
+using device::StreamEvent;
+
 thread_local c10::DeviceIndex current = 0;
 
 bool asynchronous() {
@@ -47,30 +49,30 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return exchange_current_stream(stream);
   }
   bool queryStream(const c10::Stream& stream) const override {
-    return !asynchronous() || Streams::get().query(Streams::get().record(stream));
+    return !asynchronous() || streams().query(streams().record(id_of(stream)));
   }
   void synchronizeStream(const c10::Stream& stream) const override {
-    if (asynchronous()) Streams::get().synchronize(stream);
+    if (asynchronous()) streams().synchronize(streams().record(id_of(stream)));
   }
   void synchronizeDevice(c10::DeviceIndex index) const {  // since 2.6
-    if (asynchronous()) Streams::get().synchronize(index);
+    if (asynchronous()) streams().synchronize_device(index);
   }
 
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex /*index*/,
               c10::EventFlag /*flag*/) const override {
     if (!asynchronous()) return;
-    auto recorded = std::make_unique<StreamEvent>(Streams::get().record(stream));
+    auto recorded = std::make_unique<StreamEvent>(streams().record(id_of(stream)));
     destroyEvent(*event, stream.device_index());
     *event = recorded.release();
   }
   void block(void* event, const c10::Stream& stream) const override {
-    if (event != nullptr) Streams::get().wait(stream, *static_cast<StreamEvent*>(event));
+    if (event != nullptr) streams().wait(id_of(stream), *static_cast<StreamEvent*>(event));
   }
   bool queryEvent(void* event) const override {
-    return event == nullptr || Streams::get().query(*static_cast<StreamEvent*>(event));
+    return event == nullptr || streams().query(*static_cast<StreamEvent*>(event));
   }
   void synchronizeEvent(void* event) const {  // since 2.4
-    if (event != nullptr) Streams::get().synchronize(*static_cast<StreamEvent*>(event));
+    if (event != nullptr) streams().synchronize(*static_cast<StreamEvent*>(event));
   }
   void destroyEvent(void* event, c10::DeviceIndex /*index*/) const noexcept override {
     delete static_cast<StreamEvent*>(event);

@@ -31,7 +31,7 @@ void launch_kernel(const std::vector<at::Tensor>& tensors,
   static const std::string by = "launch_kernel";
   std::vector<virtual_devices::Use> uses;
   for (const at::Tensor& tensor : tensors) uses.push_back({tensor, true});
-  virtual_devices::Streams::get().run(device.index(), by, uses, compute);
+  virtual_devices::run_task(device.index(), by, uses, compute);
 }
 
 }  // namespace lockstep

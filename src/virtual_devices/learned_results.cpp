@@ -196,10 +196,7 @@ std::string LearnedResults::key_of(const c10::OperatorHandle& op, const c10::Sta
                                    size_t first, const Pairs& pairs) {
   if (!depends_on_shapes_alone(op)) return {};
   const c10::FunctionSchema& schema = op.schema();
-  {
-    const MutexLock lock(mutex_);
-    if (!never_.empty() && never_.contains(c10::toString(op.operator_name()))) return {};
-  }
+  if (!never_.empty() && never_.find(c10::toString(op.operator_name()))) return {};
   // Numbers such as the ends of a range can decide how many elements there are.
   const bool all = std::all_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
     return pair.written && pair.alias.numel() == 0;
@@ -213,27 +210,17 @@ std::string LearnedResults::key_of(const c10::OperatorHandle& op, const c10::Sta
   return key.take();
 }
 
-std::shared_ptr<const ExpectedResults> LearnedResults::find(const std::string& key) {
-  const MutexLock lock(mutex_);
-  const auto found = known_.find(key);
-  return found == known_.end() ? nullptr : found->second;
-}
-
 void LearnedResults::learn(const std::string& key, const c10::OperatorHandle& op,
                            const c10::Stack& stack, const Pairs& pairs, int64_t most_bytes) {
-  constexpr size_t kMost = 100'000;  // different calls; a program with more starts anew
   if (std::any_of(pairs.begin(), pairs.end(), was_resized)) return;
   auto described = describe_results(op, stack, pairs);
   if (!described) return;
   described->workspace = std::max<int64_t>(most_bytes - described->fresh_bytes(), 0);
-  const MutexLock lock(mutex_);
-  if (known_.size() >= kMost) known_.clear();
-  known_[key] = std::make_shared<const ExpectedResults>(std::move(*described));
+  known_.put(key, std::move(*described));
 }
 
 void LearnedResults::never(const c10::OperatorHandle& op) {
-  const MutexLock lock(mutex_);
-  never_.insert(c10::toString(op.operator_name()));
+  never_.put(c10::toString(op.operator_name()), {});
 }
 
 }  // namespace lockstep::virtual_devices

@@ -6,12 +6,11 @@
 
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <unordered_map>
+#include <variant>
 #include <vector>
 
-#include "base/thread_annotations.h"
+#include "base/shared_map.h"
 #include "virtual_devices/memory.h"
 
 namespace lockstep::virtual_devices {
@@ -64,22 +63,22 @@ class LearnedResults {
   /// A text that is equal for calls whose results have equal shapes. Empty if they may differ, or
   /// if results are not tensors: then they are never learned.
   std::string key_of(const c10::OperatorHandle& op, const c10::Stack& arguments, size_t first,
-                     const Pairs& pairs) EXCLUDES(mutex_);
+                     const Pairs& pairs);
 
-  std::shared_ptr<const ExpectedResults> find(const std::string& key) EXCLUDES(mutex_);
+  std::shared_ptr<const ExpectedResults> find(const std::string& key) { return known_.find(key); }
 
   /// After a call has been computed: its results are the last values of the stack. Learns nothing
   /// if an argument was resized.
   void learn(const std::string& key, const c10::OperatorHandle& op, const c10::Stack& stack,
-             const Pairs& pairs, int64_t most_bytes) EXCLUDES(mutex_);
+             const Pairs& pairs, int64_t most_bytes);
 
   /// The operator's results depend on more than shapes: from now on they are not learned.
-  void never(const c10::OperatorHandle& op) EXCLUDES(mutex_);
+  void never(const c10::OperatorHandle& op);
 
  private:
-  Mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const ExpectedResults>> known_ GUARDED_BY(mutex_);
-  std::set<std::string> never_ GUARDED_BY(mutex_);  ///< names of operators
+  static constexpr size_t kMost = 100'000;  ///< different calls
+  SharedMap<ExpectedResults> known_{kMost};
+  SharedMap<std::monostate> never_{kMost};  ///< names of operators
 };
 
 /// What the last values of the stack are; nothing if they cannot be described.

@@ -21,7 +21,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const { return true; }      // since 2.7
   bool isAvailable() const { return true; }  // since 2.7
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
-  bool isPinnedPtr(const void* data) const override { return is_pinned_address(data); }
+  bool isPinnedPtr(const void* data) const override { return device::is_pinned(data); }
 };
 
 }  // namespace

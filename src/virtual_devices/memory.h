@@ -15,7 +15,7 @@ namespace lockstep::virtual_devices {
 struct Block {
   c10::Storage twin;
   MemoryCharge counted;            ///< its bytes, for as long as the host has the storage
-  device::AccessHistory accesses;  ///< by streams; guarded by Streams
+  device::AccessHistory accesses;  ///< by streams; guarded by the StreamSet
 };
 
 /// Whether it is such an address.

@@ -4,48 +4,32 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <unordered_set>
+#include <memory>
+#include <utility>
 
-#include "base/thread_annotations.h"
 #include "virtual_devices/libtorch.h"
 
 namespace lockstep::virtual_devices {
 namespace {
 
-struct Pinned {
-  Mutex mutex;
-  std::unordered_set<const void*> addresses GUARDED_BY(mutex);
+// An allocation: freed in the order in which it was made.
+struct PinnedBlock {
+  explicit PinnedBlock(c10::DataPtr data) : memory(std::move(data)), here(memory.get()) {}
+  c10::DataPtr memory;
+  device::PinnedHere here;
 };
 
-Pinned& pinned() {
-  static Pinned& all = *new Pinned();  // tensors may outlive static objects
-  return all;
-}
-
-void note_pinned(const void* data) {
-  const MutexLock lock(pinned().mutex);
-  pinned().addresses.insert(data);
-}
-
-void forget_pinned(const void* data) {
-  const MutexLock lock(pinned().mutex);
-  pinned().addresses.erase(data);
-}
-
-void free_pinned(void* data) {
-  if (data == nullptr) return;
-  forget_pinned(data);
-  c10::GetCPUAllocator()->raw_deallocate(data);
+void free_pinned(void* block) {
+  delete static_cast<PinnedBlock*>(block);
 }
 
 class PinnedAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) LOCKSTEP_ALLOCATE_CONST override {
-    void* const data = bytes == 0 ? nullptr : c10::GetCPUAllocator()->raw_allocate(bytes);
-    if (data != nullptr) note_pinned(data);
-    return {data, data, &free_pinned, c10::Device(c10::kCPU)};
+    c10::DataPtr memory = c10::GetCPUAllocator()->allocate(bytes);
+    void* const data = memory.get();
+    return {data, new PinnedBlock(std::move(memory)), &free_pinned, c10::Device(c10::kCPU)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &free_pinned; }
   LOCKSTEP_COPY_DATA
 };
 
@@ -54,20 +38,6 @@ class PinnedAllocator final : public c10::Allocator {
 c10::Allocator* pinned_allocator() {
   static PinnedAllocator& allocator = *new PinnedAllocator();
   return &allocator;
-}
-
-PinnedHere::PinnedHere(const void* begin) : begin_(begin) {
-  note_pinned(begin_);
-}
-
-PinnedHere::~PinnedHere() {
-  forget_pinned(begin_);
-}
-
-bool is_pinned_address(const void* address) {
-  if (address == nullptr) return false;
-  const MutexLock lock(pinned().mutex);
-  return pinned().addresses.contains(address);
 }
 
 at::Tensor pinned_copy(const at::Tensor& tensor) {

@@ -144,7 +144,7 @@ void start_call(const c10::OperatorHandle& op, c10::Stack& stack, const Pairs& p
   stack.erase(first, stack.end());
   auto call =
       std::make_shared<QueuedCall>(op, std::move(arguments), pairs, expected, std::move(twins));
-  Streams::get().start(index, op.schema().name(), uses, [call = std::move(call)] { call->run(); });
+  start_task(index, op.schema().name(), uses, [call = std::move(call)] { call->run(); });
   for (c10::IValue& result : results) stack.push_back(std::move(result));
 }
 

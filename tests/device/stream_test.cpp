@@ -66,6 +66,15 @@ TEST(Stream, TellsAnErrorWhenItIsWaitedForAndDropsTheTasksAfterIt) {
   EXPECT_EQ(ran, 1);
 }
 
+TEST(Stream, TellsAnErrorToOneThatWaitsForItLater) {
+  Stream one({.name = "one"}), other({.name = "other"});
+  const Stream::Moment end = one.start([] { throw std::runtime_error("the error"); });
+  one.await(end);
+  other.wait_for(one, end);
+  EXPECT_THROW(other.synchronize(), std::runtime_error);
+  EXPECT_THROW(one.synchronize(), std::runtime_error);
+}
+
 TEST(Stream, FreesWhatATaskHoldsBeforeItHasEnded) {
   const auto held = std::make_shared<int>(1);
   Stream stream({.name = "test"});

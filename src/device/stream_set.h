@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_annotations.h"
+#include "device/access_order.h"
+#include "device/stream.h"
+
+namespace lockstep::device {
+
+/// A stream of a device.
+struct StreamId {
+  int device = 0;
+  int number = 0;  ///< 0: the device's default stream
+};
+
+/// A moment of a stream, and what has ended by then.
+struct StreamEvent {
+  StreamId stream;
+  Stream::Moment moment = 0;
+  Clock clock = {};
+};
+
+/// A task's use of memory with this history. The access says which bytes, and whether it writes.
+struct MemoryAccess {
+  AccessHistory* history;
+  Access access;
+};
+
+struct StreamSetOptions {
+  std::string kind;  ///< of the devices, for messages: "virtual"
+  int devices = 1;
+  /// Called first in the thread of each stream.
+  std::function<void(int device)> prepare = nullptr;
+  double largest_delay = 0;  ///< see StreamOptions
+};
+
+/// The streams of some devices: what they are asked to compute, and what waits for what. Streams
+/// are made when they are first used. May be used by several threads.
+class StreamSet {
+ public:
+  static constexpr int kPerDevice = 1 + 8;
+
+  explicit StreamSet(StreamSetOptions options);
+  /// Waits until all streams are at rest, since they may wait for each other.
+  ~StreamSet();
+
+  /// Starts a task. `by` names it in messages, and lives on. Throws BadInput if the task races with
+  /// one of another stream; then it is not started.
+  void start(StreamId stream, const std::string& by, const std::vector<MemoryAccess>& accesses,
+             Stream::Task task) EXCLUDES(mutex_);
+  /// The same, and waits for it; throws what it throws.
+  void run(StreamId stream, const std::string& by, const std::vector<MemoryAccess>& accesses,
+           const Stream::Task& task) EXCLUDES(mutex_);
+
+  StreamEvent record(StreamId stream) EXCLUDES(mutex_);
+  /// Later tasks of the stream wait for the event.
+  void wait(StreamId stream, const StreamEvent& event) EXCLUDES(mutex_);
+  /// Whether the event's moment is reached. Throws what a task has thrown before.
+  bool query(const StreamEvent& event) EXCLUDES(mutex_);
+  /// Waits for the event. Throws what a task has thrown before.
+  void synchronize(const StreamEvent& event) EXCLUDES(mutex_);
+  /// Waits for all streams of a device.
+  void synchronize_device(int device) EXCLUDES(mutex_);
+
+ private:
+  struct Lane {
+    size_t number = 0;  ///< in order_
+    std::unique_ptr<Stream> stream;
+  };
+  using Lanes = std::vector<std::array<Lane, kPerDevice>>;
+
+  Lane& lane(StreamId stream) REQUIRES(mutex_);
+  Lane& begin(StreamId stream, const std::string& by, const std::vector<MemoryAccess>& accesses,
+              Stream::Task task) REQUIRES(mutex_);
+  void tell_errors(Stream& stream, Stream::Moment moment) EXCLUDES(mutex_);
+
+  const StreamSetOptions options_;
+
+  Mutex mutex_;
+  AccessOrder order_ GUARDED_BY(mutex_);
+  Lanes lanes_ GUARDED_BY(mutex_);  ///< by device, by number
+};
+
+}  // namespace lockstep::device
