@@ -202,8 +202,9 @@ OutOfMemory Step::with_advice(const OutOfMemory& error, const data::LoadedBatch&
     const Batch part = parts_.batches->part(batch, {shard.begin, shard.begin + samples});
     forward_backward({step, replica_.shard(pass), part, 1, ""}, unused);
   };
-  const std::optional<int64_t> fit =
-      samples_that_fit(*virtual_devices::account_of(device_), shard.size(), try_with);
+  MemoryAccount* const account = virtual_devices::account_of(device_);
+  std::optional<int64_t> fit;
+  if (account != nullptr) fit = samples_that_fit(*account, shard.size(), try_with);
   gradients_ = Gradients::refused;
   return {error.device(), error.asked(), error.in_use(), error.limit(),
           fmt::format("{}; this was step {}, in a pass over {}{}", error.what(), step,
