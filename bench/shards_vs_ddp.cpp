@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
   train::Step by_shards(
       recipe, {.model = resnet20(),
                .objective = objective::make_objective("classification", {.fields = fields()}),
-               .fields = fields(),
+               .batches = std::make_shared<train::DeviceBatches>(torch::kCPU, fields()),
                .schedule = optim::Schedule(recipe.schedule, recipe.optimizer.lr, 1000, 100),
                .shards = collective::Shards::even(world.size(), world.size()),
                .world = world});

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/placement_flags.h"
+#include "device/kinds.h"
 #include "doctor/examine.h"
 #include "launch/hosts_file.h"
 #include "lockstep/error.h"
@@ -72,7 +74,9 @@ class DoctorCommand final : public Command {
     app().add_flag("--self-test", flags_.self_test,
                    "train 20 steps on one and on two devices, and compare speed and models");
     app()
-        .add_option("--device", flags_.device, "their kind: cpu (default), virtual")
+        .add_option(
+            "--device", flags_.device,
+            fmt::format("their kind: {} (default: cpu)", fmt::join(device_kinds().names(), ", ")))
         ->type_name("KIND");
     app().add_flag("--json", flags_.json, "print facts and findings as one JSON object");
     app().footer(

@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "base/units.h"
+#include "device/visible.h"
 #include "doctor/area.h"
 #include "doctor/sources.h"
+#include "lockstep/error.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -39,8 +41,19 @@ std::vector<VisibleDevices> variables_set() {
   return set;
 }
 
+// As a run on virtual devices, of which there are as many as it needs, would refuse them.
+std::string refusal() {
+  try {
+    visible_devices("virtual", kMostVirtualDevices, visible_variables());
+    return "";
+  } catch (const BadInput& refused) {
+    return refused.what();
+  }
+}
+
 DeviceFacts gather_devices(const Visit& visit) {
-  DeviceFacts facts{.gpus = gpus_plugged_in(visit.root), .visible = variables_set()};
+  DeviceFacts facts{
+      .gpus = gpus_plugged_in(visit.root), .visible = variables_set(), .refused = refusal()};
   if (const auto& library = visit.library.facts) {
     const std::string use_cuda = build_setting(library->build, "USE_CUDA");
     facts.seen = library->cuda_devices;
@@ -111,6 +124,12 @@ int gpus_plugged_in(const fs::path& root) {
 
 std::vector<Finding> judge(const DeviceFacts& facts) {
   std::vector<Finding> findings;
+  if (!facts.refused.empty())
+    findings.push_back({.id = "devices.refused",
+                        .severity = Severity::problem,
+                        .what = facts.refused,
+                        .why = "runs on devices end with this error",
+                        .cure = "list each device once, such as 0,1, or unset the variable"});
   if (facts.gpus == 0) return findings;
   for (const VisibleDevices& variable : facts.visible)
     if (variable.listed < facts.gpus) findings.push_back(hidden_by(variable, facts));

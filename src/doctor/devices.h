@@ -19,7 +19,9 @@ struct VisibleDevices {
 struct DeviceFacts {
   int gpus = 0;                         ///< of NVIDIA, that are plugged in
   std::vector<VisibleDevices> visible;  ///< the variables that are set
-  std::optional<int> seen;              ///< by LibTorch; nothing: it could not be asked
+  /// Why a run would refuse the variables; empty: it would not.
+  std::string refused = {};
+  std::optional<int> seen;  ///< by LibTorch; nothing: it could not be asked
   bool libtorch_has_cuda = false;
   std::string libtorch_build;  ///< "LibTorch 1.13.0, USE_CUDA=OFF"
 };

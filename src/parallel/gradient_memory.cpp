@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "collective/fold/fold.h"
 #include "parallel/device_streams.h"
@@ -43,6 +44,7 @@ GradientMemory::GradientMemory(c10::Device device, int64_t bytes_per_slot, int s
   on_host_ = at::from_blob(
       host_.data.get(), {bytes_per_slot * slots}, [held = host_, pinned](void*) {}, bytes);
   all_ = device.is_cpu() ? on_host_ : at::zeros({bytes_per_slot * slots}, bytes.device(device));
+  owner_ = std::make_shared<const std::pair<transport::Memory, at::Tensor>>(host_, all_);
   if (!device.is_cpu()) copies_ = another_stream(device);
 }
 
@@ -65,10 +67,13 @@ at::Tensor GradientMemory::bytes_of(const at::Tensor& all, int64_t begin, const 
   return all.slice(0, begin, begin + part.end - part.begin);
 }
 
-GradientMemory::Staged GradientMemory::to_host(const std::vector<Part>& parts) const {
+GradientMemory::Staged GradientMemory::stage(const std::vector<Part>& parts) const {
   Staged staged;
-  for (const Part& part : parts) staged.data.push_back(host_.data.get() + begin_of(part));
-  if (on_host()) return staged;
+  std::byte* const base =
+      is_carried() ? static_cast<std::byte*>(all_.data_ptr()) : host_.data.get();
+  for (const Part& part : parts) staged.data.push_back(base + begin_of(part));
+  if (is_carried()) staged.place = transport::Place::device;
+  if (on_host() || is_carried()) return staged;
   record_event(current_stream(all_.device()))->block(*copies_);
   {
     const c10::StreamGuard on_copies(*copies_);
@@ -85,8 +90,8 @@ GradientMemory::Staged GradientMemory::to_host(const std::vector<Part>& parts) c
   return staged;
 }
 
-void GradientMemory::from_host(const Part& part) const {
-  if (!on_host())
+void GradientMemory::take_back(const Part& part) const {
+  if (!on_host() && !is_carried())
     bytes_of(all_, begin_of(part), part)
         .copy_(bytes_of(on_host_, begin_of(part), part), /*non_blocking=*/true);
 }

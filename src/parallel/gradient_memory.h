@@ -21,8 +21,8 @@ at::Tensor view_in(const at::Tensor& bytes, int64_t begin, const at::Tensor& lik
                    at::ScalarType type);
 
 /// Contiguous memory on a model's device for the gradients of a step: some *slots* of equal size,
-/// each for the gradients of one or more shards. Workers add gradients in host memory; where the
-/// device's memory is not the host's, a slot's bytes are copied there, on a stream of their own
+/// each for the gradients of one or more shards. Workers add gradients in host memory, unless their
+/// transport carries the device's: a slot's bytes are copied to the host, on a stream of their own
 /// while the device goes on, and back.
 class GradientMemory {
  public:
@@ -46,21 +46,25 @@ class GradientMemory {
   /// Adds `from` to `into`.
   void add(const Part& into, const Part& from, Type type) const;
 
-  /// Parts on their way to host memory, for a collective.
+  /// Parts where a collective can use them: in the device's memory if the transport carries that,
+  /// else on their way to host memory.
   struct Staged {
-    std::vector<std::byte*> data;          ///< of each
+    std::vector<std::byte*> data;  ///< of each
+    transport::Place place = transport::Place::host;
     std::function<void()> wait = nullptr;  ///< until they are there; nullptr: they are
   };
   /// The parts as they are when the device's current stream has computed what it was asked for. The
   /// host does not wait for that.
-  Staged to_host(const std::vector<Part>& parts) const;
+  Staged stage(const std::vector<Part>& parts) const;
   /// After a collective has changed them: what the current stream computes from now on sees these
   /// bytes in the part.
-  void from_host(const Part& part) const;
-  const std::shared_ptr<std::byte>& host_memory() const { return host_.data; }
+  void take_back(const Part& part) const;
+  /// What keeps the staged memory alive.
+  const std::shared_ptr<const void>& owner() const { return owner_; }
 
  private:
   bool on_host() const { return all_.device().is_cpu(); }
+  bool is_carried() const { return !on_host() && group_.transport().device() != nullptr; }
   int64_t begin_of(const Part& part) const { return part.slot * bytes_per_slot_ + part.begin; }
   static at::Tensor bytes_of(const at::Tensor& all, int64_t begin, const Part& part);
 
@@ -70,6 +74,7 @@ class GradientMemory {
   const MemoryCharge charge_;          ///< for slots in the transport's memory
   at::Tensor all_;                     ///< as bytes, slot after slot
   at::Tensor on_host_;                 ///< the bytes of `host_`
+  std::shared_ptr<const void> owner_;  ///< of `host_` and `all_`
   std::optional<c10::Stream> copies_;  ///< where slots are copied; not for the host's own memory
 };
 

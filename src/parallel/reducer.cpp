@@ -184,13 +184,13 @@ collective::Pending Reducer::start(size_t bucket) {
   if (divide_first)
     for (const GradientMemory::Part& each : parts)
       memory_.vector(each, scalar_type(about.type)).div_(shards_.count());
-  GradientMemory::Staged staged = memory_.to_host(parts);
+  GradientMemory::Staged staged = memory_.stage(parts);
   std::vector<Buffer> terms;
-  for (std::byte* const data : staged.data) terms.push_back({data, about.count(), about.type});
-  return group_.all_reduce_async(terms, shards_,
-                                 divide_first || narrow() ? Operation::sum : Operation::mean,
-                                 {Cargo::Kind::gradients, static_cast<int>(bucket)},
-                                 memory_.host_memory(), std::move(staged.wait));
+  for (std::byte* const data : staged.data)
+    terms.push_back({data, about.count(), about.type, staged.place});
+  return group_.all_reduce_async(
+      terms, shards_, divide_first || narrow() ? Operation::sum : Operation::mean,
+      {Cargo::Kind::gradients, static_cast<int>(bucket)}, memory_.owner(), std::move(staged.wait));
 }
 
 collective::Pending Reducer::start_hook(size_t bucket) {
@@ -223,7 +223,7 @@ void Reducer::finish() {
     const collective::Pending& pending = buckets_[i].pending;
     pending.wait();
     seconds_waited_ += pending.seconds();
-    if (!hook_ && shards_.count() > 1) memory_.from_host(part(i, 0));
+    if (!hook_ && shards_.count() > 1) memory_.take_back(part(i, 0));
   }
   if (narrow()) widen();
 }

@@ -48,6 +48,11 @@ TEST(Devices, HiddenByAVariableNameItAndItsValue) {
              {"LOCKSTEP_VISIBLE_DEVICES=''", "0 are seen"});
 }
 
+TEST(Devices, ThatARunWouldRefuseSayWhy) {
+  expect_one(judge({.refused = "LOCKSTEP_VISIBLE_DEVICES=1,1: 1 is listed twice"}),
+             "devices.refused", Severity::problem, {"listed twice", "each device once"});
+}
+
 TEST(Devices, ThatLibTorchCannotUseSayHowItWasBuilt) {
   DeviceFacts facts = machine_with(2, 0);
   facts.libtorch_has_cuda = false;

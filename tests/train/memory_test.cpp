@@ -30,8 +30,8 @@ class MemoryLimit : public ::testing::TestWithParam<const char*> {
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17);
     std::vector<int64_t> y(72);
     for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int64_t>(i % 3);
-    write_npy(folder_ / "x.npy", "<f4", "(72, 1, 28, 28)", std::as_bytes(std::span(x)));
-    write_npy(folder_ / "y.npy", "<i8", "(72,)", std::as_bytes(std::span(y)));
+    data::write_npy(folder_ / "x.npy", "<f4", "(72, 1, 28, 28)", std::as_bytes(std::span(x)));
+    data::write_npy(folder_ / "y.npy", "<i8", "(72,)", std::as_bytes(std::span(y)));
   }
 
   bool on_cpu() const { return GetParam() == std::string("cpu"); }
@@ -113,7 +113,7 @@ TEST_P(MemoryLimit, IsReportedWithWhatWasInUseAtThePeak) {
 }
 
 INSTANTIATE_TEST_SUITE_P(On, MemoryLimit, ::testing::Values("cpu", "virtual"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& each) { return std::string(each.param); });
 
 TEST(Memory, ThatTheModelAloneExceedsIsRefusedWithItsPartsAndHowManyDevicesWouldDo) {
   const TemporaryFolder folder;
