@@ -47,7 +47,7 @@ void record(const Recipe& recipe, const std::filesystem::path& folder) {
       recipe,
       {.model = model,
        .objective = objective,
-       .fields = fields,
+       .batches = std::make_shared<train::DeviceBatches>(torch::kCPU, fields),
        .schedule = optim::Schedule(recipe.schedule, recipe.optimizer.lr, recipe.train.steps, 100),
        .shards = collective::Shards::even(1, 1),
        .world = world_of(launch::join_group({}, {.connect = {.transport = "shm"}}))});
