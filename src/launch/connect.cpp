@@ -63,7 +63,7 @@ std::unique_ptr<Transport> connect(const Job& job, const ConnectOptions& options
                             .silence_seconds = options.silence_seconds,
                             .connect_seconds = options.meeting_seconds,
                             .stop = options.stop,
-                            .device = job.local_rank});
+                            .device = options.device.value_or(job.local_rank)});
 }
 
 }  // namespace lockstep::launch

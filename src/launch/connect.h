@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/agreement.h"
@@ -19,6 +20,7 @@ struct ConnectOptions {
   double silence_seconds = 10;  ///< a host that sends no heartbeat for this long counts as lost
   double meeting_seconds = 60;  ///< rendezvous timeout: for all workers to connect
   int stop = -1;                ///< becomes readable to cancel the rendezvous
+  std::optional<int> device = {};  ///< number of the one whose memory is carried; else local_rank
   Facts facts = {};             ///< what must be equal on all workers, besides the above
 };
 

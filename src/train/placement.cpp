@@ -51,11 +51,12 @@ c10::Device made_device(const Recipe& recipe, int local_rank, const std::string&
   if (kind == "virtual") {
     const int index = number(kMostVirtualDevices);
     const int count = selection ? selection->count.value_or(index + 1) : index + 1;
-    using Mode = VirtualDeviceOptions::Mode;
-    make_virtual_devices({.count = count,
-                          .memory_bytes = memory_limit(recipe),
-                          .mode = recipe.device.asynchronous ? Mode::asynchronous : Mode::inlined,
-                          .cores = static_cast<int>(recipe.train.threads)});
+    VirtualDeviceOptions options{.count = count, .memory_bytes = memory_limit(recipe)};
+    if (recipe.device.asynchronous) {
+      options.mode = VirtualDeviceOptions::Mode::asynchronous;
+      options.cores = static_cast<int>(recipe.train.threads);
+    }
+    make_virtual_devices(options);
     return virtual_device(index);
   }
   if (kind == "cuda") {

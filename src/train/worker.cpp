@@ -16,6 +16,7 @@
 #include "observe/progress.h"
 #include "parallel/world_of.h"
 #include "run/control.h"
+#include "train/placement.h"
 #include "train/plugins.h"
 #include "train/state.h"
 
@@ -199,7 +200,10 @@ class ElasticWorker {
 
 }  // namespace
 
-run::Outcome train_as_worker(const WorkerTask& task) {
+run::Outcome train_as_worker(const WorkerTask& given) {
+  WorkerTask task = given;
+  if (task.recipe.device.kind == "cuda")
+    task.group.connect.device = device_for(task.recipe, task.job.local_rank, task.devices).index();
   if (task.membership) return ElasticWorker(task).until_the_end();
   World world = world_of(launch::join_group(task.job, task.group), task.job.local_rank);
   return train_with(world, task, {.limits = task.limits});
