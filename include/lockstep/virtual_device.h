@@ -23,18 +23,21 @@ struct VirtualDeviceOptions {
   /// Whether a call of an operator returns when the device has computed it (`inlined`, in the
   /// caller's thread), or at once: then a thread of the device computes, as a GPU does, and the
   /// host waits only where it needs values.
-  enum class Mode { inlined, asynchronous } mode = Mode::inlined;
+  enum class Mode { inlined, asynchronous };
+  /// How they compute.
+  Mode mode = Mode::inlined;
   /// The cores of each asynchronous device; 0: an equal share of this process's cores.
   int cores = 0;
-  /// The speed of copies between the host and a device, and between devices: a copy takes
-  /// `copy_latency` seconds and its bytes divided by `copy_bandwidth` (bytes per second; 0: as fast
-  /// as this machine copies).
+  /// Bytes per second of copies between the host and a device, and between devices; 0: as fast as
+  /// this machine copies.
   double copy_bandwidth = 0;
+  /// Seconds that each such copy takes besides.
   double copy_latency = 0;
   /// Tasks of asynchronous devices are delayed by up to this many seconds, at random: for tests of
   /// whether a program waits where it must.
   double largest_delay = 0;
 
+  /// Whether all of them are equal.
   bool operator==(const VirtualDeviceOptions&) const = default;
 };
 
