@@ -226,7 +226,8 @@ constexpr TrainerLibrary kLibrary = {.train_as_worker = train_as_worker,
                                      .check_names = check_names,
                                      .list = list,
                                      .evaluate_model = evaluate_model,
-                                     .predict = predict};
+                                     .predict = predict,
+                                     .measure_matpow = matpow::measure};
 
 }  // namespace
 }  // namespace lockstep::train

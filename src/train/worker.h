@@ -7,6 +7,7 @@
 #include "elastic/member.h"
 #include "launch/group.h"
 #include "launch/job.h"
+#include "matpow/matpow.h"
 #include "recipe/recipe.h"
 #include "run/outcome.h"
 #include "run/shared_folder.h"
@@ -55,6 +56,8 @@ struct TrainerLibrary {
   run::Json (*evaluate_model)(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset);
   void (*predict)(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset,
                   const std::function<void(const PredictedRows&)>& take);
+  /// See matpow/matpow.h.
+  matpow::Result (*measure_matpow)(const matpow::Options& options);
 };
 
 /// The name of the function in it that returns a const TrainerLibrary*.
