@@ -85,6 +85,13 @@ void synchronize(c10::Device device);
 void launch_kernel(const std::vector<at::Tensor>& tensors,
                    const std::function<void(const std::vector<at::Tensor>&)>& kernel);
 
+/// Calls a function on the device's current stream, when all that was started there before has been
+/// computed; the host does not wait for it. What it throws is thrown where the host waits. (CUDA's
+/// is called cudaLaunchHostFunc.)
+///
+///     lockstep::launch_host_function(device, [&] { end = std::chrono::steady_clock::now(); });
+void launch_host_function(c10::Device device, std::function<void()> function);
+
 /// From now on `DeviceMemory::peak` is the most that is in use after this call.
 void forget_peak_memory(c10::Device device);
 

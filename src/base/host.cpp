@@ -47,4 +47,14 @@ std::vector<int> allowed_processors() {
   return processors;
 }
 
+int64_t available_memory() {
+  constexpr int64_t kKibibyte = 1024;
+  std::ifstream facts("/proc/meminfo");
+  for (std::string name; facts >> name;) {
+    int64_t kibibytes = 0;
+    if (name == "MemAvailable:" && facts >> kibibytes) return kibibytes * kKibibyte;
+  }
+  return int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+}
+
 }  // namespace lockstep

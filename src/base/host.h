@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,8 @@ std::string host_identity();
 
 /// The processors on which this process may run.
 std::vector<int> allowed_processors();
+
+/// Bytes of memory that programs can still get on this machine, as Linux estimates them.
+int64_t available_memory();
 
 }  // namespace lockstep

@@ -108,7 +108,7 @@ Tensors narrowed(const Tensors& all, int64_t begin, int64_t samples) {
   return Tensors(std::move(parts));
 }
 
-Tensors joined(const std::vector<Tensors>& pieces) {
+Tensors concatenated(const std::vector<Tensors>& pieces) {
   std::vector<Tensors::Item> all;
   for (size_t i = 0; i < pieces.front().size(); ++i) {
     std::vector<torch::Tensor> parts;
@@ -133,7 +133,7 @@ Tensors outputs_by_pieces(Model& model, const std::vector<Field>& expected, cons
             {.inputs = narrowed(batch.inputs, begin, samples), .targets = {}, .samples = samples},
             place));
       }
-      return joined(pieces);
+      return concatenated(pieces);
     } catch (const OutOfMemory& error) {
       at_once = std::min(at_once, batch.samples) / 2;
       if (at_once == 0)

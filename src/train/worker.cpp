@@ -231,7 +231,8 @@ constexpr TrainerLibrary kLibrary = {.train_as_worker = train_as_worker,
                                      .list = list,
                                      .evaluate_model = evaluate_model,
                                      .predict = predict,
-                                     .libtorch_facts = libtorch_facts};
+                                     .libtorch_facts = libtorch_facts,
+                                     .measure_matpow = matpow::measure};
 
 }  // namespace
 }  // namespace lockstep::train

@@ -7,6 +7,7 @@
 #include "elastic/member.h"
 #include "launch/group.h"
 #include "launch/job.h"
+#include "matpow/matpow.h"
 #include "recipe/recipe.h"
 #include "run/outcome.h"
 #include "run/shared_folder.h"
@@ -59,6 +60,8 @@ struct TrainerLibrary {
                   const std::function<void(const PredictedRows&)>& take);
   /// See train/libtorch_facts.h.
   LibTorchFacts (*libtorch_facts)();
+  /// See matpow/matpow.h.
+  matpow::Result (*measure_matpow)(const matpow::Options& options);
 };
 
 /// The name of the function in it that returns a const TrainerLibrary*.

@@ -1,5 +1,8 @@
 #include <ATen/core/Tensor.h>
 
+#include <string>
+#include <utility>
+
 #include "lockstep/error.h"
 #include "virtual_devices/counting_allocator.h"
 #include "virtual_devices/devices.h"
@@ -32,6 +35,16 @@ void launch_kernel(const std::vector<at::Tensor>& tensors,
   std::vector<virtual_devices::Use> uses;
   for (const at::Tensor& tensor : tensors) uses.push_back({tensor, true});
   virtual_devices::run_task(device.index(), by, uses, compute);
+}
+
+void launch_host_function(c10::Device device, std::function<void()> function) {
+  if (device.type() != virtual_devices::kType)
+    throw BadInput("launch_host_function: {}: expected a virtual device",
+                   virtual_devices::name_of(device));
+  virtual_devices::Devices::get().require(device.index());
+  if (!virtual_devices::Devices::get().asynchronous()) return function();
+  static const std::string by = "launch_host_function";
+  virtual_devices::start_task(device.index(), by, {}, std::move(function));
 }
 
 }  // namespace lockstep

@@ -99,6 +99,23 @@ TEST(Streams, WaitForEvents) {
   EXPECT_EQ(y.sum().item<float>(), 16);
 }
 
+TEST(Streams, CallAFunctionOfTheHostAfterWhatWasStartedBefore) {
+  const Tensor x = torch::zeros({8}, device(0));
+  x.add_(1);
+  synchronize(device(0));
+  std::atomic<bool> called = false;
+  {
+    Occupied occupied(device(0));
+    launch_host_function(device(0), [&] { called = true; });
+    EXPECT_FALSE(called);
+  }
+  synchronize(device(0));
+  EXPECT_TRUE(called);
+  launch_host_function(device(0), [] { throw Error("in the function"); });
+  EXPECT_THROW(synchronize(device(0)), Error);
+  expect_bad_input([] { launch_host_function(torch::kCPU, [] {}); }, {"cpu", "a virtual device"});
+}
+
 // In every run, not only in those where the wrong one is faster.
 TEST(Streams, ThatMissAWaitAreFoundOut) {
   const Tensor x = torch::zeros({8}, device(0));
