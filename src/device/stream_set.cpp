@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <exception>
 #include <utility>
 
@@ -17,6 +18,13 @@ StreamSet::~StreamSet() {
   for (const auto& device : lanes_)
     for (const Lane& each : device)
       if (each.stream) each.stream->await(each.stream->now());
+  for (size_t device = 0; device < lanes_.size(); ++device)
+    for (const Lane& each : lanes_[device]) try {
+        if (each.stream) each.stream->synchronize();
+      } catch (const std::exception& error) {
+        fmt::print(stderr, "lockstep: {}:{} failed, and nobody has waited for it: {}\n",
+                   options_.kind, device, error.what());
+      }
 }
 
 StreamSet::Lane& StreamSet::lane(StreamId stream) {

@@ -46,7 +46,8 @@ class StreamSet {
   static constexpr int kPerDevice = 1 + 8;
 
   explicit StreamSet(StreamSetOptions options);
-  /// Waits until all streams are at rest, since they may wait for each other.
+  /// Waits until all streams are at rest, since they may wait for each other. Prints errors that
+  /// nobody has waited for.
   ~StreamSet();
 
   /// Starts a task. `by` names it in messages, and lives on. Throws BadInput if the task races with

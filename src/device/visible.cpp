@@ -128,7 +128,10 @@ DeviceSelection parse_devices(const std::string& text) {
   selection.count = selection.numbers.front();
   selection.numbers.clear();
   if (*selection.count < 1 || *selection.count > kMostVirtualDevices)
-    throw BadInput("{}: expected 1 to {} devices", as_written, kMostVirtualDevices);
+    throw BadInput(
+        "{}: one number says how many virtual devices there are, 1 to {}; to choose some of them, "
+        "list several (virtual:0,2) or set LOCKSTEP_VISIBLE_DEVICES",
+        as_written, kMostVirtualDevices);
   return selection;
 }
 

@@ -16,12 +16,12 @@ std::string resolve_transport(const std::string& name, const Job& job);
 
 struct ConnectOptions {
   std::string transport = "hybrid";
-  int streams = 1;              ///< TCP connections for every pair of ranks
-  double silence_seconds = 10;  ///< a host that sends no heartbeat for this long counts as lost
-  double meeting_seconds = 60;  ///< rendezvous timeout: for all workers to connect
-  int stop = -1;                ///< becomes readable to cancel the rendezvous
+  int streams = 1;                 ///< TCP connections for every pair of ranks
+  double silence_seconds = 10;     ///< a host that sends no heartbeat for this long counts as lost
+  double meeting_seconds = 60;     ///< rendezvous timeout: for all workers to connect
+  int stop = -1;                   ///< becomes readable to cancel the rendezvous
   std::optional<int> device = {};  ///< number of the one whose memory is carried; else local_rank
-  Facts facts = {};             ///< what must be equal on all workers, besides the above
+  Facts facts = {};                ///< what must be equal on all workers, besides the above
 };
 
 /// Connects this worker with all others of its job. Throws BadInput for a transport that does not

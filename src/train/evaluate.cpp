@@ -108,6 +108,18 @@ Tensors narrowed(const Tensors& all, int64_t begin, int64_t samples) {
   return Tensors(std::move(parts));
 }
 
+Tensors moved(const Tensors& all, c10::Device device) {
+  std::vector<Tensors::Item> there;
+  for (const auto& [name, tensor] : all) there.emplace_back(name, tensor.to(device));
+  return Tensors(std::move(there));
+}
+
+Batch moved(Batch batch, c10::Device device) {
+  batch.inputs = moved(batch.inputs, device);
+  batch.targets = moved(batch.targets, device);
+  return batch;
+}
+
 Tensors concatenated(const std::vector<Tensors>& pieces) {
   std::vector<Tensors::Item> all;
   for (size_t i = 0; i < pieces.front().size(); ++i) {
@@ -118,22 +130,33 @@ Tensors concatenated(const std::vector<Tensors>& pieces) {
   return Tensors(std::move(all));
 }
 
-// The outputs for a batch, of which the model computes `at_once` samples at a time. If they need
+// A batch and a model's outputs for it, both on the model's device or, if that has too little
+// memory, on the host.
+struct Computed {
+  Batch batch;
+  Tensors outputs;
+};
+
+// The model computes `at_once` samples of a batch, which is on the host, at a time. If they need
 // too much memory, it computes half as many from then on.
-Tensors outputs_by_pieces(Model& model, const std::vector<Field>& expected, const Batch& batch,
-                          const CallPlace& place, int64_t& at_once) {
+Computed outputs_by_pieces(Model& model, const std::vector<Field>& expected, const Batch& batch,
+                           const CallPlace& place, int64_t& at_once) {
+  const c10::Device device = device_of(model);
   while (true) {
     try {
-      if (at_once >= batch.samples) return outputs_of(model, expected, batch, place);
+      if (at_once >= batch.samples) {
+        const Batch there = moved(batch, device);
+        return {there, outputs_of(model, expected, there, place)};
+      }
       std::vector<Tensors> pieces;
       for (int64_t begin = 0; begin < batch.samples; begin += at_once) {
         const int64_t samples = std::min(at_once, batch.samples - begin);
-        pieces.push_back(outputs_of(
-            model, expected,
-            {.inputs = narrowed(batch.inputs, begin, samples), .targets = {}, .samples = samples},
-            place));
+        const Batch piece = {.inputs = moved(narrowed(batch.inputs, begin, samples), device),
+                             .targets = {},
+                             .samples = samples};
+        pieces.push_back(moved(outputs_of(model, expected, piece, place), c10::kCPU));
       }
-      return concatenated(pieces);
+      return {batch, concatenated(pieces)};
     } catch (const OutOfMemory& error) {
       at_once = std::min(at_once, batch.samples) / 2;
       if (at_once == 0)
@@ -153,7 +176,6 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
   const MemoryScope scope(MemoryUse::activations);
   torch::NoGradGuard no_grad;
   InEvaluation mode(model);
-  const c10::Device device = device_of(model);
   const Fields fields = dataset->fields();
   const std::vector<Field> expected = objective.outputs();
   const int64_t size = dataset->size();
@@ -165,13 +187,11 @@ Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scoreca
   if (!mine.empty()) loader.seek(0, mine.begin);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     group.check();
-    const Batch batch = [&] {
-      const data::LoadedBatch& loaded = loader.next();
-      return to_tensors(loaded, fields, {0, loaded.whole}, device);
-    }();
+    const data::LoadedBatch& loaded = loader.next();
+    const Batch on_host = to_tensors(loaded, fields, {0, loaded.whole}, c10::kCPU);
     torch::manual_seed(RandomStream(Purpose::evaluation, i).next());
-    const CallPlace place = {"evaluation batch", i, batch.samples};
-    const Tensors outputs = outputs_by_pieces(model, expected, batch, place, at_once);
+    const CallPlace place = {"evaluation batch", i, on_host.samples};
+    const auto [batch, outputs] = outputs_by_pieces(model, expected, on_host, place, at_once);
     const Loss loss = call_user_code("the objective's loss()", place,
                                      [&] { return objective.loss(outputs, batch); });
     call_user_code("the objective's measure()", place,

@@ -90,7 +90,9 @@ std::string advice(std::optional<int64_t> samples_that_fit, const BatchDivision&
   if (samples_that_fit)
     text = fmt::format(
         ": about {} would fit, as with train.batch = {} in {} of {}, or with "
-        "train.accumulate = {} if it divides the shards",
+        "train.accumulate = {}, where a shard's samples can be divided so and the device has room "
+        "for the "
+        "gradients of the pieces",
         *samples_that_fit, *samples_that_fit * shards * accumulate, plural(shards, "shard"),
         plural(accumulate, "piece"), (batch / shards + *samples_that_fit - 1) / *samples_that_fit);
   return text;

@@ -223,6 +223,7 @@ Autocast::Autocast(c10::DeviceType device, c10::ScalarType type)
   if (type != at::kHalf && type != at::kBFloat16 && type != at::kFloat)
     throw BadInput("Autocast to {}: expected half, bfloat16, or float to switch it off",
                    c10::toString(type));
+  AutocastState(device).require(type);
   AutocastState(device).set(type != at::kFloat, type == at::kFloat ? outer_type_ : type);
   ++virtual_devices::scopes;
   at::autocast::increment_nesting();

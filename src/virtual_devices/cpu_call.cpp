@@ -162,6 +162,7 @@ class CpuCall {
     run_task(index_, schema_.name(), uses_of(pairs_), [&] {
       ComputingOn device(&Devices::get().account(index_));
       const at::AutoGradMode grad_mode(grad_mode_);
+      for (const Pair& pair : pairs_) require_computed(pair.alias, schema_.name());
       compute(op_, stack_);
       most_bytes = device.most();
     });

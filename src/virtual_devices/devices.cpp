@@ -72,11 +72,12 @@ void check(const VirtualDeviceOptions& options) {
 }
 
 std::string describe(const VirtualDeviceOptions& options) {
-  return fmt::format("{} {} with a limit of {} bytes", options.count,
-                     options.mode == VirtualDeviceOptions::Mode::asynchronous
-                         ? "asynchronous devices"
-                         : "devices that compute inline",
-                     options.memory_bytes);
+  return fmt::format(
+      "{} with .memory_bytes = {}, .mode = {}, .cores = {}, .copy_bandwidth = {}, .copy_latency = "
+      "{}, .largest_delay = {}",
+      options.count, options.memory_bytes,
+      options.mode == VirtualDeviceOptions::Mode::asynchronous ? "asynchronous" : "inlined",
+      options.cores, options.copy_bandwidth, options.copy_latency, options.largest_delay);
 }
 
 }  // namespace
@@ -86,10 +87,8 @@ void make_virtual_devices(const VirtualDeviceOptions& options) {
   Devices& devices = Devices::get();
   if (devices.options() == options) return;
   if (devices.count() > 0)
-    throw BadInput(
-        "virtual devices can be made once: there are {}, and now {} were asked for (or the same "
-        "with other cores, copies or delays)",
-        describe(devices.options()), describe(options));
+    throw BadInput("virtual devices can be made once: there are {}; now there should be {}",
+                   describe(devices.options()), describe(options));
   devices.make(options);
   if (devices.asynchronous()) virtual_devices::make_streams(options);
   virtual_devices::install_counting_allocator();

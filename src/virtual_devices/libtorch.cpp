@@ -49,6 +49,8 @@ void AutocastState::set(bool enabled, c10::ScalarType type) const {
   at::autocast::set_autocast_dtype(device_, type);
 }
 
+void AutocastState::require(c10::ScalarType /*type*/) const {}
+
 #else
 
 void name_backend() {}
@@ -90,8 +92,13 @@ c10::ScalarType AutocastState::type() const {
 }
 
 void AutocastState::set(bool enabled, c10::ScalarType type) const {
-  functions_for(device_)->set_enabled(enabled);
   functions_for(device_)->set_type(type);
+  functions_for(device_)->set_enabled(enabled);
+}
+
+void AutocastState::require(c10::ScalarType type) const {
+  if (device_ == c10::kCPU && type == c10::kHalf)
+    throw BadInput("Autocast to half on the CPU: LibTorch 1 has only bfloat16 there");
 }
 
 #endif

@@ -23,6 +23,9 @@ namespace lockstep::virtual_devices {
 /// Whether operators without a derivative need a rule for what autograd does with them.
 constexpr bool kLacksAutogradFallback = TORCH_VERSION_MAJOR < 2;
 
+/// Whether pin_memory() is for CUDA where no device is given, rather than for what there is.
+constexpr bool kPinsForCuda = TORCH_VERSION_MAJOR < 2;
+
 /// The key by which a call on virtual devices reaches autocast. LibTorch 1 has none for them; that
 /// of another kind of device, which it has no kernels for, serves.
 #if TORCH_VERSION_MAJOR < 2
@@ -38,6 +41,8 @@ class AutocastState {
   bool enabled() const;
   c10::ScalarType type() const;
   void set(bool enabled, c10::ScalarType type) const;
+  /// Throws BadInput if this LibTorch cannot convert to that type on such a device.
+  void require(c10::ScalarType type) const;
 
  private:
   c10::DeviceType device_;

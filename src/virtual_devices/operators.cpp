@@ -2,6 +2,7 @@
 // that have a kernel for CPUs, that kernel. They are registered one by one, since LibTorch would
 // otherwise compose some of them from others, with other bits and at other speeds. Operators that
 // are composed on CPUs too are composed here in the same way.
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -11,6 +12,7 @@
 #include <torch/library.h>
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -98,6 +100,7 @@ class Registration {
     others_.fallback(by_cpu_kernel());
     aten_.impl("_has_compatible_shallow_copy_type", may_take_data_of);
     aten_autograd_.impl("_has_compatible_shallow_copy_type", may_take_data_of);
+    if (kPinsForCuda && !at::hasCUDA()) pin_by_default();
     if (kLacksAutogradFallback) autograd_.fallback(torch::CppFunction::makeFallthrough());
   }
 
@@ -124,6 +127,13 @@ class Registration {
     own("set_.source_Tensor", at::native::set_tensor_);
   }
 
+  // pin_memory() without a device asks for CUDA's.
+  void pin_by_default() {
+    cuda_.emplace(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+    cuda_->impl("_pin_memory", pin_memory);
+    cuda_->impl("is_pinned", is_pinned);
+  }
+
   void register_cpu_kernels() {
     auto& dispatcher = c10::Dispatcher::singleton();
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
@@ -136,6 +146,7 @@ class Registration {
   }
 
   std::set<std::string> own_;  ///< names
+  std::optional<torch::Library> cuda_;
   torch::Library aten_{torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__};
   torch::Library others_{torch::Library::IMPL, "_", kKey, __FILE__, __LINE__};
   torch::Library aten_autograd_{torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1,

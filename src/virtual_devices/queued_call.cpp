@@ -20,8 +20,10 @@ using Kind = ExpectedTensor::Kind;
 class QueuedCall {
  public:
   QueuedCall(const c10::OperatorHandle& op, c10::Stack arguments, const Pairs& pairs,
-             std::shared_ptr<const ExpectedResults> expected, std::vector<c10::Storage> twins)
+             std::shared_ptr<const ExpectedResults> expected, std::vector<c10::Storage> twins,
+             c10::Device device)
       : op_(op),
+        device_(device),
         stack_(std::move(arguments)),
         expected_(std::move(expected)),
         twins_(std::move(twins)) {
@@ -34,9 +36,13 @@ class QueuedCall {
       require_computed(pair.alias, op_.schema().name());
       shapes.push_back(Shape::of(pair.alias));
     }
-    {
+    try {
       const at::AutoGradMode grad_mode(grad_mode_);
       compute(op_, stack_);
+    } catch (c10::Error& error) {
+      error.add_context(fmt::format("in {}, which {} computed after its call had returned",
+                                    op_.schema().name(), name_of(device_)));
+      throw;
     }
     require_expected(shapes);
     const size_t first = stack_.size() - expected_->results.size();
@@ -68,6 +74,7 @@ class QueuedCall {
   }
 
   const c10::OperatorHandle op_;
+  const c10::Device device_;
   c10::Stack stack_;
   Pairs aliases_;  ///< without the tensors on the device, which may be freed by the host
   const std::shared_ptr<const ExpectedResults> expected_;
@@ -142,8 +149,8 @@ void start_call(const c10::OperatorHandle& op, c10::Stack& stack, const Pairs& p
   const auto first = stack.end() - static_cast<int64_t>(op.schema().arguments().size());
   c10::Stack arguments(std::make_move_iterator(first), std::make_move_iterator(stack.end()));
   stack.erase(first, stack.end());
-  auto call =
-      std::make_shared<QueuedCall>(op, std::move(arguments), pairs, expected, std::move(twins));
+  auto call = std::make_shared<QueuedCall>(op, std::move(arguments), pairs, expected,
+                                           std::move(twins), c10::Device(kType, index));
   start_task(index, op.schema().name(), uses, [call = std::move(call)] { call->run(); });
   for (c10::IValue& result : results) stack.push_back(std::move(result));
 }

@@ -132,7 +132,8 @@ TEST(Devices, ThatDoNotExistAreRefused) {
 
 TEST(Devices, AreMadeOnce) {
   device(0);
-  expect_bad_input([] { make_virtual_devices({.count = 4}); }, {"made once", "there are 3"});
+  expect_bad_input([] { make_virtual_devices({.count = 4}); },
+                   {"made once", "there are 3", "should be 4"});
   expect_bad_input([] { make_virtual_devices({.count = 0}); }, {"0 virtual devices", "1 to 64"});
   expect_bad_input([] { make_virtual_devices({.count = 1, .memory_bytes = -1}); }, {"-1 bytes"});
 }

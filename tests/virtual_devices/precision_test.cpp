@@ -147,6 +147,10 @@ TEST(AutocastOnDevices, RefusesOtherTypes) {
   device(0);
   expect_bad_input([] { const Autocast autocast(device(0).type(), torch::kDouble); },
                    {"Double", "half, bfloat16"});
+#if TORCH_VERSION_MAJOR < 2
+  expect_bad_input([] { const Autocast autocast(torch::kCPU, torch::kHalf); }, {"only bfloat16"});
+  EXPECT_EQ(torch::ones({2, 2}).mm(torch::ones({2, 2})).scalar_type(), torch::kFloat);
+#endif
   expect_bad_input([] { const Autocast autocast(torch::kMeta, torch::kHalf); }, {"no autocast"});
 }
 
