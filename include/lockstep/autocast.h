@@ -7,8 +7,9 @@ namespace lockstep {
 
 /// While it exists, this thread's operators on devices of one type compute in half precision where
 /// that is safe (convolutions and products of matrices), and in float32 where it is not (losses,
-/// exponentials, norms), as by PyTorch's `torch.autocast`. Parameters stay float32. Call
-/// `backward()` after its end.
+/// exponentials, norms), as by PyTorch's `torch.autocast`. Parameters stay float32; each is
+/// converted once, so do not change parameters or the grad mode while it exists. Call `backward()`
+/// after its end.
 ///
 ///     torch::Tensor loss;
 ///     {

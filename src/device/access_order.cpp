@@ -15,9 +15,10 @@ void advance(Clock& clock, const Clock& to) {
   for (size_t i = 0; i < to.size(); ++i) clock[i] = std::max(clock[i], to[i]);
 }
 
-// Two accesses with gaps may use different bytes of the same range.
+// Two accesses with gaps may use different bytes, unless they begin and end together.
 bool overlap(const Access& a, const Access& b) {
-  return a.begin < b.end && b.begin < a.end && (a.dense || b.dense);
+  const bool same_range = a.begin == b.begin && a.end == b.end;
+  return a.begin < b.end && b.begin < a.end && (a.dense || b.dense || same_range);
 }
 
 bool contains(const Access& outer, const Access& inner) {

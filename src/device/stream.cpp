@@ -1,11 +1,13 @@
 #include "device/stream.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <chrono>
 #include <utility>
 
 #include "device/random.h"
+#include "lockstep/error.h"
 
 namespace lockstep::device {
 namespace {
@@ -53,24 +55,33 @@ Stream::Moment Stream::start(Task task) {
 }
 
 void Stream::wait_for(const Stream& other, Moment moment) {
-  if (&other == this || (other.has_reached(moment) && !other.has_failed())) return;
+  if (&other == this || (other.has_reached(moment) && !other.has_failed(moment))) return;
   start([&other, moment] {
     other.await(moment);
-    other.rethrow();
+    other.rethrow(moment);
   });
 }
 
-bool Stream::has_failed() const {
-  const MutexLock lock(mutex_);
-  return error_ != nullptr;
+void Stream::refuse_own_thread() const {
+  if (std::this_thread::get_id() == thread_.get_id())
+    throw Error(fmt::format(
+        "{}: a task waits for its own stream, which would never end: it may not use tensors of its "
+        "device",
+        options_.name));
 }
 
-void Stream::rethrow() const {
+bool Stream::has_failed(Moment moment) const {
   const MutexLock lock(mutex_);
-  if (error_) std::rethrow_exception(error_);
+  return error_ && failed_ < moment;
+}
+
+void Stream::rethrow(Moment moment) const {
+  const MutexLock lock(mutex_);
+  if (error_ && failed_ < moment) std::rethrow_exception(error_);
 }
 
 void Stream::await(Moment moment) const {
+  if (!has_reached(moment)) refuse_own_thread();
   for (int i = 0; i < kSpins; ++i) {
     if (has_reached(moment)) return;
     pause_briefly();
@@ -136,6 +147,7 @@ void Stream::attempt(const Task& task) {
   } catch (...) {
     const MutexLock lock(mutex_);
     error_ = std::current_exception();
+    failed_ = ended_.load(std::memory_order_relaxed);
   }
 }
 

@@ -53,13 +53,15 @@ class Stream {
   /// The same; rethrows what a task has thrown since the last call.
   void synchronize(Moment moment) EXCLUDES(mutex_);
   void synchronize() { synchronize(now()); }
+  /// Throws Error if the stream's own thread, a task, calls this: it cannot wait for the stream.
+  void refuse_own_thread() const;
   /// Tasks run again after this error, of which another stream that had waited for this one has
   /// told.
   void forget(const std::exception_ptr& error) EXCLUDES(mutex_);
 
  private:
-  bool has_failed() const EXCLUDES(mutex_);
-  void rethrow() const EXCLUDES(mutex_);
+  bool has_failed(Moment moment) const EXCLUDES(mutex_);
+  void rethrow(Moment moment) const EXCLUDES(mutex_);
   void work() EXCLUDES(mutex_);
   Task next() EXCLUDES(mutex_);
   void attempt(const Task& task) EXCLUDES(mutex_);
@@ -76,6 +78,7 @@ class Stream {
   bool ending_ GUARDED_BY(mutex_) = false;
   mutable int sleepers_ GUARDED_BY(mutex_) = 0;  ///< threads that wait for `changed_`
   std::exception_ptr error_ GUARDED_BY(mutex_);
+  Moment failed_ GUARDED_BY(mutex_) = 0;  ///< where the task began that has thrown it
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -73,7 +73,8 @@ void StreamSet::start(StreamId stream, const std::string& by,
 }
 
 void StreamSet::run(StreamId stream, const std::string& by,
-                    const std::vector<MemoryAccess>& accesses, const Stream::Task& task) {
+                    const std::vector<MemoryAccess>& accesses, const Stream::Task& task,
+                    Wait wait) {
   std::exception_ptr error;
   bool ran = false;
   const Stream::Task guarded = [&] {
@@ -87,10 +88,12 @@ void StreamSet::run(StreamId stream, const std::string& by,
   StreamEvent end{stream};
   {
     const MutexLock lock(mutex_);
+    this->lane(stream).stream->refuse_own_thread();
     const Lane& lane = begin(stream, by, accesses, guarded);
     end.moment = lane.stream->now();
     end.clock = order_.at(lane.number, end.moment);
   }
+  if (wait == Wait::internal) end.clock.clear();
   synchronize(end);
   if (error) std::rethrow_exception(error);
   if (!ran)

@@ -54,9 +54,12 @@ class StreamSet {
   /// one of another stream; then it is not started.
   void start(StreamId stream, const std::string& by, const std::vector<MemoryAccess>& accesses,
              Stream::Task task) EXCLUDES(mutex_);
+  /// Whether a program would wait on other devices, too, so that what it does afterwards is
+  /// ordered.
+  enum class Wait { of_program, internal };
   /// The same, and waits for it; throws what it throws.
   void run(StreamId stream, const std::string& by, const std::vector<MemoryAccess>& accesses,
-           const Stream::Task& task) EXCLUDES(mutex_);
+           const Stream::Task& task, Wait wait = Wait::of_program) EXCLUDES(mutex_);
 
   StreamEvent record(StreamId stream) EXCLUDES(mutex_);
   /// Later tasks of the stream wait for the event.

@@ -18,9 +18,11 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/error.h"
+#include "virtual_devices/argument_tensors.h"
 #include "virtual_devices/compute.h"
 #include "virtual_devices/counting_allocator.h"
 #include "virtual_devices/devices.h"
@@ -38,10 +40,12 @@ bool is_virtual(const at::Tensor& tensor) {
 
 // Indices and lengths may be on the host, as with other devices.
 bool takes_host_tensors(const std::string& op) {
-  constexpr const char* kSuch[] = {"aten::index", "aten::_index_put", "aten::_unsafe_index",
-                                   "aten::_ctc_loss"};
+  constexpr std::string_view kSuch[] = {"aten::index",         "aten::index_put",
+                                        "aten::index_put_",    "aten::_index_put_impl_",
+                                        "aten::_unsafe_index", "aten::_unsafe_index_put",
+                                        "aten::_ctc_loss",     "aten::_ctc_loss_backward"};
   return std::any_of(std::begin(kSuch), std::end(kSuch),
-                     [&](const char* prefix) { return op.starts_with(prefix); });
+                     [&](std::string_view name) { return op == name; });
 }
 
 class CpuCall {
@@ -72,19 +76,6 @@ class CpuCall {
     c10::Device device;
   };
 
-  // Calls `action` for each tensor of an argument.
-  template <typename Action>
-  static void for_each_tensor(const c10::IValue& value, const Action& action) {
-    if (value.isTensor()) {
-      action(value.toTensor());
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) action(tensor);
-    } else if (value.isOptionalTensorList()) {
-      for (const c10::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
-        if (tensor) action(*tensor);
-    }
-  }
-
   void note_devices(size_t argument) {
     const c10::IValue& value = stack_[first_ + argument];
     if (value.isDevice() && value.toDevice().type() == kType)
@@ -92,9 +83,14 @@ class CpuCall {
     for_each_tensor(value, [&](const at::Tensor& tensor) {
       if (is_virtual(tensor))
         note_virtual({argument, tensor.device()});
-      else if (tensor.defined() && tensor.dim() > 0 && !elsewhere_)
+      else if (tensor.defined() && (tensor.dim() > 0 || is_written(argument)) && !elsewhere_)
         elsewhere_ = {argument, tensor.device()};
     });
+  }
+
+  bool is_written(size_t argument) const {
+    const c10::AliasInfo* const alias_info = schema_.arguments()[argument].alias_info();
+    return alias_info != nullptr && alias_info->isWrite();
   }
 
   void note_virtual(const Place& place) {
@@ -105,7 +101,10 @@ class CpuCall {
   }
 
   void require_one_device() {
-    if (device_ && elsewhere_ && !takes_host_tensors(schema_.name())) refuse(*device_, *elsewhere_);
+    if (device_ && elsewhere_ &&
+        (!takes_host_tensors(schema_.name()) || elsewhere_->argument == 0 ||
+         is_written(elsewhere_->argument)))
+      refuse(*device_, *elsewhere_);
     index_ = device_ ? device_->device.index() : c10::DeviceIndex{0};
     Devices::get().require(index_);
   }
@@ -131,22 +130,9 @@ class CpuCall {
 
   void to_cpu(size_t argument) {
     c10::IValue& value = stack_[first_ + argument];
-    const c10::AliasInfo* const alias_info = schema_.arguments()[argument].alias_info();
-    const bool written = alias_info != nullptr && alias_info->isWrite();
-    if (value.isTensor()) {
-      if (is_virtual(value.toTensor())) value = alias(value.toTensor(), written);
-    } else if (value.isTensorList()) {
-      std::vector<at::Tensor> tensors = value.toTensorVector();
-      for (at::Tensor& tensor : tensors) tensor = alias(tensor, written);
-      value = std::move(tensors);
-    } else if (value.isOptionalTensorList()) {
-      c10::List<c10::optional<at::Tensor>> tensors;
-      for (const c10::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
-        tensors.push_back(tensor ? c10::optional<at::Tensor>(alias(*tensor, written)) : tensor);
-      value = std::move(tensors);
-    } else if (value.isDevice() && value.toDevice().type() == kType) {
-      value = c10::Device(c10::kCPU);
-    }
+    const bool written = is_written(argument);
+    change_tensors(value, [&](const at::Tensor& tensor) { return alias(tensor, written); });
+    if (value.isDevice() && value.toDevice().type() == kType) value = c10::Device(c10::kCPU);
   }
 
   void run_here() {
@@ -159,13 +145,16 @@ class CpuCall {
 
   void wait_and_learn(const std::string& key) {
     int64_t most_bytes = 0;
-    run_task(index_, schema_.name(), uses_of(pairs_), [&] {
+    const auto task = [&] {
       ComputingOn device(&Devices::get().account(index_));
       const at::AutoGradMode grad_mode(grad_mode_);
       for (const Pair& pair : pairs_) require_computed(pair.alias, schema_.name());
       compute(op_, stack_);
       most_bytes = device.most();
-    });
+    };
+    using Wait = device::StreamSet::Wait;
+    run_task(index_, schema_.name(), uses_of(pairs_), task,
+             tells_the_host_values(op_) ? Wait::of_program : Wait::internal);
     if (!key.empty()) LearnedResults::get().learn(key, op_, stack_, pairs_, most_bytes);
     take_results();
   }
@@ -173,7 +162,7 @@ class CpuCall {
   void take_results() {
     take_writes();
     for (size_t i = stack_.size() - schema_.returns().size(); i < stack_.size(); ++i)
-      to_device(stack_[i]);
+      change_tensors(stack_[i], [this](const at::Tensor& result) { return on_device(result); });
   }
 
   void take_writes() const {
@@ -182,23 +171,13 @@ class CpuCall {
   }
 
   at::Tensor on_device(const at::Tensor& result) const {
-    if (!result.defined() || !result.device().is_cpu()) return result;
+    if (!result.device().is_cpu()) return result;
     for (const Pair& pair : pairs_)
       if (pair.alias.is_same(result)) return pair.on_device;
     for (const Pair& pair : pairs_)
       if (pair.alias.storage().unsafeGetStorageImpl() == result.storage().unsafeGetStorageImpl())
         return view_like(pair.on_device, result);
     return adopt(result, index_);
-  }
-
-  void to_device(c10::IValue& value) const {
-    if (value.isTensor()) {
-      value = on_device(value.toTensor());
-    } else if (value.isTensorList()) {
-      std::vector<at::Tensor> tensors = value.toTensorVector();
-      for (at::Tensor& tensor : tensors) tensor = on_device(tensor);
-      value = std::move(tensors);
-    }
   }
 
   const c10::OperatorHandle& op_;

@@ -18,6 +18,10 @@ bool asynchronous() {
   return Devices::get().asynchronous();
 }
 
+c10::DeviceIndex number_of(c10::Device device) {
+  return device.has_index() ? device.index() : current;
+}
+
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return kType; }
@@ -37,13 +41,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   c10::Stream getStream(c10::Device device) const noexcept override {
-    return current_stream(device.has_index() ? device.index() : current);
+    return current_stream(number_of(device));
   }
   c10::Stream getDefaultStream(c10::Device device) const override {
-    return c10::Stream(c10::Stream::DEFAULT, device);
+    return c10::Stream(c10::Stream::DEFAULT, c10::Device(kType, number_of(device)));
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high_priority*/) const override {
-    return asynchronous() ? stream_from_pool(device.index()) : getDefaultStream(device);
+    return asynchronous() ? stream_from_pool(number_of(device)) : getDefaultStream(device);
   }
   c10::Stream exchangeStream(c10::Stream stream) const noexcept override {
     return exchange_current_stream(stream);

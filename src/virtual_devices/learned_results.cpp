@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 namespace lockstep::virtual_devices {
@@ -20,6 +21,14 @@ bool is_tensor_type(const c10::Argument& argument) {
   return kind == c10::TypeKind::TensorType;
 }
 
+// Its numbers decide how many elements there are.
+bool makes_a_range(const std::string& op) {
+  constexpr std::string_view kSuch[] = {"aten::arange", "aten::range", "aten::linspace",
+                                        "aten::logspace"};
+  return std::any_of(std::begin(kSuch), std::end(kSuch),
+                     [&](std::string_view name) { return op == name; });
+}
+
 // Random numbers are drawn in the order of the host's calls, as on a CPU.
 bool depends_on_shapes_alone(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
@@ -27,9 +36,8 @@ bool depends_on_shapes_alone(const c10::OperatorHandle& op) {
   const bool draws = std::any_of(arguments.begin(), arguments.end(), [](const auto& argument) {
     return argument.name() == "generator";
   });
-  return !draws && !op.hasTag(at::Tag::nondeterministic_seeded) &&
-         !op.hasTag(at::Tag::dynamic_output_shape) && !op.hasTag(at::Tag::data_dependent_output) &&
-         std::all_of(schema.returns().begin(), schema.returns().end(), is_tensor_type);
+  return !draws && !makes_a_range(schema.name()) && !op.hasTag(at::Tag::nondeterministic_seeded) &&
+         !tells_the_host_values(op);
 }
 
 // Writes a key.
@@ -50,6 +58,8 @@ class KeyWriter {
     put(static_cast<int>(pair - pairs_.begin()));
     put(tensor.scalar_type());
     put(tensor.unsafeGetTensorImpl()->is_wrapped_number());
+    put(tensor.is_conj());
+    put(tensor.is_neg());
     put(tensor.dim());
     for (const int64_t size : tensor.sizes()) put(size);
     for (const int64_t stride : tensor.strides()) put(stride);
@@ -179,6 +189,12 @@ std::optional<ExpectedResults> describe_results(const c10::OperatorHandle& op,
   return described;
 }
 
+bool tells_the_host_values(const c10::OperatorHandle& op) {
+  const auto& returns = op.schema().returns();
+  return op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output) ||
+         !std::all_of(returns.begin(), returns.end(), is_tensor_type);
+}
+
 bool only_makes_views(const c10::FunctionSchema& schema) {
   const auto& arguments = schema.arguments();
   const auto& returns = schema.returns();
@@ -203,6 +219,7 @@ std::string LearnedResults::key_of(const c10::OperatorHandle& op, const c10::Sta
   });
   KeyWriter key(pairs);
   key.put(&schema);
+  key.put(c10::get_default_dtype_as_scalartype());
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const bool is_number = schema.arguments()[i].type()->kind() == c10::TypeKind::NumberType;
     if (!key.put_value(arguments[first + i], is_number, all)) return {};

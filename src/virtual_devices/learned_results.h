@@ -85,6 +85,9 @@ class LearnedResults {
 std::optional<ExpectedResults> describe_results(const c10::OperatorHandle& op,
                                                 const c10::Stack& stack, const Pairs& pairs);
 
+/// Whether an operator's results tell the host values of its arguments: single values, or sizes.
+bool tells_the_host_values(const c10::OperatorHandle& op);
+
 /// Whether an operator only makes views of its arguments, and computes nothing.
 bool only_makes_views(const c10::FunctionSchema& schema);
 

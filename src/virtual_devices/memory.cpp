@@ -77,6 +77,8 @@ at::Tensor strided(const Shape& shape, c10::Storage storage, c10::DispatchKeySet
   impl.set_sizes_and_strides(shape.sizes, shape.strides);
   impl.set_storage_offset(shape.offset);
   if (shape.wrapped_number) impl.set_wrapped_number(true);
+  if (shape.conjugate) impl._set_conj(true);
+  if (shape.negative) impl._set_neg(true);
   return tensor;
 }
 
@@ -146,7 +148,9 @@ Shape Shape::of(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   Shape shape{.offset = tensor.storage_offset(),
               .type = tensor.dtype(),
-              .wrapped_number = impl.is_wrapped_number()};
+              .wrapped_number = impl.is_wrapped_number(),
+              .conjugate = tensor.is_conj(),
+              .negative = tensor.is_neg()};
   shape.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
   shape.strides.assign(tensor.strides().begin(), tensor.strides().end());
   return shape;

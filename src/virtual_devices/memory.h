@@ -46,12 +46,14 @@ at::Tensor view_like(const at::Tensor& on_device, const at::Tensor& alias);
 /// that it may have changed.
 void take_changes(const at::Tensor& on_device, const at::Tensor& alias);
 
-/// Sizes, strides and type of a tensor.
+/// Sizes, strides, type and the like of a tensor.
 struct Shape {
   c10::SmallVector<int64_t, 5> sizes, strides;
   int64_t offset = 0;
   caffe2::TypeMeta type;
   bool wrapped_number = false;
+  bool conjugate = false;  ///< its elements are the conjugates of those in memory
+  bool negative = false;   ///< or their negatives
 
   static Shape of(const at::Tensor& tensor);
   bool operator==(const Shape&) const = default;

@@ -3,12 +3,15 @@
 // it was called with before that.
 #include "virtual_devices/queued_call.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/error.h"
+#include "virtual_devices/argument_tensors.h"
 #include "virtual_devices/compute.h"
 #include "virtual_devices/devices.h"
 
@@ -96,6 +99,19 @@ std::vector<c10::Storage> promised_storages(const ExpectedResults& expected,
   return promised;
 }
 
+// Single numbers and indices may be on the host, which may change them.
+void take_host_values(c10::IValue& argument, const Pairs& pairs) {
+  change_tensors(argument, [&](const at::Tensor& tensor) {
+    const bool on_device = std::any_of(
+        pairs.begin(), pairs.end(), [&](const Pair& pair) { return pair.alias.is_same(tensor); });
+    if (on_device) return tensor;
+    at::Tensor copy = tensor.detach().clone();
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+      copy.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return copy;
+  });
+}
+
 at::Tensor promised_tensor(const ExpectedTensor& expected, const Pairs& pairs,
                            const std::vector<c10::Storage>& promised) {
   switch (expected.kind) {
@@ -149,6 +165,7 @@ void start_call(const c10::OperatorHandle& op, c10::Stack& stack, const Pairs& p
   const auto first = stack.end() - static_cast<int64_t>(op.schema().arguments().size());
   c10::Stack arguments(std::make_move_iterator(first), std::make_move_iterator(stack.end()));
   stack.erase(first, stack.end());
+  for (c10::IValue& argument : arguments) take_host_values(argument, pairs);
   auto call = std::make_shared<QueuedCall>(op, std::move(arguments), pairs, expected,
                                            std::move(twins), c10::Device(kType, index));
   start_task(index, op.schema().name(), uses, [call = std::move(call)] { call->run(); });

@@ -116,8 +116,8 @@ void start_task(c10::DeviceIndex index, const std::string& by, const std::vector
 }
 
 void run_task(c10::DeviceIndex index, const std::string& by, const std::vector<Use>& uses,
-              const device::Stream::Task& task) {
-  streams().run(id_of(current_stream(index)), by, accesses_of(uses), task);
+              const device::Stream::Task& task, device::StreamSet::Wait wait) {
+  streams().run(id_of(current_stream(index)), by, accesses_of(uses), task, wait);
 }
 
 }  // namespace lockstep::virtual_devices

@@ -38,6 +38,7 @@ void start_task(c10::DeviceIndex index, const std::string& by, const std::vector
                 device::Stream::Task task);
 /// The same, and waits for it; throws what it throws.
 void run_task(c10::DeviceIndex index, const std::string& by, const std::vector<Use>& uses,
-              const device::Stream::Task& task);
+              const device::Stream::Task& task,
+              device::StreamSet::Wait wait = device::StreamSet::Wait::of_program);
 
 }  // namespace lockstep::virtual_devices

@@ -5,11 +5,15 @@
 #include "virtual_devices/widened_call.h"
 
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "lockstep/error.h"
+#include "virtual_devices/argument_tensors.h"
 
 namespace lockstep::virtual_devices {
 namespace {
@@ -18,49 +22,19 @@ bool is_half(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16;
 }
 
-// They move or convert values; LibTorch's kernels do that for all types.
-bool only_moves_values(std::string_view op) {
+// They move or convert values, or depend on the limits of the type: LibTorch's own kernels do that.
+bool needs_own_type(std::string_view op) {
   constexpr std::string_view kSuch[] = {
-      "aten::copy_",   "aten::_to_copy",           "aten::clone", "aten::fill_", "aten::zero_",
-      "aten::resize_", "aten::_local_scalar_dense"};
+      "aten::copy_",       "aten::_to_copy",    "aten::clone",    "aten::fill_",
+      "aten::zero_",       "aten::resize_",     "aten::random_",  "aten::_local_scalar_dense",
+      "aten::nan_to_num",  "aten::nan_to_num_", "aten::uniform_", "aten::nextafter",
+      "aten::masked_fill_"};
   return std::ranges::find(kSuch, op) != std::end(kSuch);
 }
 
 bool is_normalization(std::string_view op) {
   return op.find("batch_norm") != op.npos || op.find("layer_norm") != op.npos ||
          op.find("group_norm") != op.npos;
-}
-
-template <typename Action>
-void for_each_tensor(const c10::IValue& value, const Action& action) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) action(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector())
-      if (tensor.defined()) action(tensor);
-  } else if (value.isOptionalTensorList()) {
-    for (const auto& tensor : value.toOptionalTensorVector())
-      if (tensor && tensor->defined()) action(*tensor);
-  }
-}
-
-// Replaces the tensors of a value by `change` of them.
-template <typename Change>
-void change_tensors(c10::IValue& value, const Change& change) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) value = change(value.toTensor());
-  } else if (value.isTensorList()) {
-    std::vector<at::Tensor> tensors = value.toTensorVector();
-    for (at::Tensor& tensor : tensors)
-      if (tensor.defined()) tensor = change(tensor);
-    value = std::move(tensors);
-  } else if (value.isOptionalTensorList()) {
-    c10::List<c10::optional<at::Tensor>> tensors;
-    for (const auto& tensor : value.toOptionalTensorVector())
-      tensors.push_back(tensor && tensor->defined() ? c10::optional<at::Tensor>(change(*tensor))
-                                                    : tensor);
-    value = std::move(tensors);
-  }
 }
 
 class WidenedCall {
@@ -72,6 +46,7 @@ class WidenedCall {
     const size_t first = stack_.size() - schema_.arguments().size();
     for (size_t i = 0; i < schema_.arguments().size(); ++i)
       widen(stack_[first + i], schema_.arguments()[i]);
+    refuse_overlapping_writes();
     op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     for (const Widened& each : widened_)
       if (each.written) at::Tensor(each.narrow).resize_(each.wide.sizes()).copy_(each.wide);
@@ -96,9 +71,23 @@ class WidenedCall {
     change_tensors(value, [&](const at::Tensor& tensor) { return wide(tensor, written); });
   }
 
+  // Each would be computed in memory of its own.
+  void refuse_overlapping_writes() const {
+    for (size_t i = 0; i < widened_.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (widened_[i].written && widened_[j].written &&
+            at::get_overlap_status(widened_[i].narrow, widened_[j].narrow) !=
+                at::MemOverlapStatus::No)
+          throw BadInput(
+              "{} writes two tensors in half precision that share memory: call it for one after "
+              "the "
+              "other",
+              schema_.name());
+  }
+
   void note_type(const at::Tensor& tensor) {
     const at::ScalarType type = tensor.scalar_type();
-    if (!at::isFloatingType(type)) return;
+    if (!at::isFloatingType(type) || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return;
     at::ScalarType& widest = tensor.dim() > 0 ? widest_ : widest_number_;
     widest = widest == at::ScalarType::Undefined ? type : at::promote_types(widest, type);
     if (first_ == at::ScalarType::Undefined) first_ = type;
@@ -152,7 +141,7 @@ bool has_half_precision(const c10::OperatorHandle& op, const c10::Stack& stack) 
     for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
       found = found || is_half(tensor.scalar_type());
     });
-  return found && !only_moves_values(op.schema().name());
+  return found && !needs_own_type(op.schema().name());
 }
 
 void compute_widened(const c10::OperatorHandle& op, c10::Stack& stack) {

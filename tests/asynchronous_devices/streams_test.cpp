@@ -119,18 +119,18 @@ TEST(Streams, CallAFunctionOfTheHostAfterWhatWasStartedBefore) {
 // In every run, not only in those where the wrong one is faster.
 TEST(Streams, ThatMissAWaitAreFoundOut) {
   const Tensor x = torch::zeros({8}, device(0));
-  x.add_(1);  // the host waits for the first call of its kind
   x.add_(1);
   const c10::StreamGuard guard(other_stream(device(0)));
   expect_bad_input([&] { x.mul(2); },
                    {"aten::mul reads", "virtual:0", "aten::add_ writes", "c10::Event"});
   synchronize(device(0));
-  EXPECT_EQ(x.mul(2).sum().item<float>(), 32);
+  EXPECT_EQ(x.mul(2).sum().item<float>(), 16);
 }
 
 TEST(Streams, ThatWriteWhatAnotherReadsAreFoundOut) {
   const Tensor x = torch::zeros({8}, device(0));
-  for (int i = 0; i < 2; ++i) x + 1;
+  synchronize(device(0));
+  x + 1;
   const c10::StreamGuard guard(other_stream(device(0)));
   expect_bad_input([&] { x.zero_(); }, {"aten::zero_ writes", "aten::add reads"});
 }
@@ -265,6 +265,37 @@ TEST(RandomNumbers, AreDrawnInTheOrderOfTheHostsCalls) {
   };
   EXPECT_TRUE(draw(device(0)).equal(draw(torch::kCPU)));
   EXPECT_TRUE(draw(device(0)).equal(draw(torch::kCPU)));
+}
+
+TEST(Results, DependOnTheHostsValuesAtTheCall) {
+  const Tensor x = torch::ones({8}, device(0)), number = torch::tensor(0.0F);
+  const Tensor index = torch::tensor({0});
+  std::vector<Tensor> products;
+  for (int i = 0; i < 10; ++i) {
+    number.fill_(i);
+    products.push_back(x.mul(number));
+    number.fill_(-1);
+    index.fill_(i % 8);
+    x.index_put_({index}, torch::ones({1}, device(0)));
+    index.fill_(0);
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(products[static_cast<size_t>(i)][3].item<float>(), i);
+}
+
+TEST(Results, HaveTheDefaultTypeOfTheirCall) {
+  const Tensor a = torch::ones({3}, torch::kLong).to(device(0));
+  for (int i = 0; i < 2; ++i) a.div(a);
+  synchronize(device(0));
+  torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
+  const Tensor quotient = a.div(a);
+  synchronize(device(0));
+  torch::set_default_dtype(caffe2::TypeMeta::Make<float>());
+  EXPECT_EQ(quotient.scalar_type(), torch::kDouble);
+}
+
+TEST(Kernels, OfYourOwnMayNotUseTensorsOfTheirDevice) {
+  const Tensor x = torch::ones({3}, device(0));
+  EXPECT_THROW(launch_kernel({x}, [&](const std::vector<Tensor>&) { (x + 1).cpu(); }), Error);
 }
 
 TEST(Results, WhoseSizesDependOnValuesAreWaitedFor) {

@@ -82,10 +82,11 @@ TEST_F(Order, IsNotNeededForDifferentBytes) {
 }
 
 TEST_F(Order, IsNotJudgedForTwoAccessesWithGaps) {
-  Access one = write(a, 1), other = write(b, 1);
-  one.dense = other.dense = false;
+  Access one = write(a, 1, 0, 96), other = write(b, 1, 4, 100), same = write(c, 1, 0, 96);
+  one.dense = other.dense = same.dense = false;
   EXPECT_FALSE(races(one));
   EXPECT_FALSE(races(other));
+  EXPECT_TRUE(races(same));
   EXPECT_TRUE(races(read(b, 2)));
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/error.h"
+
 namespace lockstep::device {
 namespace {
 
@@ -73,6 +75,21 @@ TEST(Stream, TellsAnErrorToOneThatWaitsForItLater) {
   other.wait_for(one, end);
   EXPECT_THROW(other.synchronize(), std::runtime_error);
   EXPECT_THROW(one.synchronize(), std::runtime_error);
+}
+
+TEST(Stream, TellsNoErrorToOneThatWaitsForWhatWasBeforeIt) {
+  Stream one({.name = "one"}), other({.name = "other"});
+  const Stream::Moment before = one.start([] {});
+  one.await(one.start([] { throw std::runtime_error("the error"); }));
+  other.wait_for(one, before);
+  other.synchronize();
+  EXPECT_THROW(one.synchronize(), std::runtime_error);
+}
+
+TEST(Stream, RefusesATaskThatWaitsForItsOwnStream) {
+  Stream stream({.name = "test"});
+  stream.start([&] { stream.synchronize(); });
+  EXPECT_THROW(stream.synchronize(), Error);
 }
 
 TEST(Stream, FreesWhatATaskHoldsBeforeItHasEnded) {

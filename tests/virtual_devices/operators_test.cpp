@@ -216,5 +216,27 @@ TEST(HostDeathTest, SaysWhyItMustNotUseADevicesAddress) {
                "data_ptr.. of a tensor on a virtual device");
 }
 
+TEST(Tensors, ThatAreConjugatesOrNegativesKeepThat) {
+  const auto all = [](torch::Device on) {
+    const Tensor x =
+        torch::view_as_complex(torch::arange(12).to(torch::kFloat).view({2, 3, 2})).to(on);
+    std::vector<Tensor> results;
+    for (int i = 0; i < 2; ++i)
+      results = {x.conj().cpu(), x.conj().clone().cpu(), (x.conj() * x).cpu(),
+                 x.conj().mm(x.t()).cpu(), torch::imag(x.conj()).clone().cpu()};
+    return results;
+  };
+  const auto there = all(device(0)), here = all(torch::kCPU);
+  for (size_t i = 0; i < here.size(); ++i) EXPECT_TRUE(there[i].equal(here[i])) << i;
+}
+
+TEST(Tensors, OfTheHostAreNotWrittenByADevice) {
+  const Tensor one = torch::ones({}, device(0)), indices = torch::tensor({0, 1}).to(device(0));
+  expect_bad_input([&] { torch::tensor(2.0F).add_(one); }, {"aten::add_", "cpu", "virtual:0"});
+  expect_bad_input([&] { torch::zeros({5}).index({indices}); }, {"aten::index", "cpu"});
+  expect_bad_input([&] { torch::zeros({5}).index_add_(0, indices, torch::ones({2}, device(0))); },
+                   {"aten::index_add", "cpu"});
+}
+
 }  // namespace
 }  // namespace lockstep

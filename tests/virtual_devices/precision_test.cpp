@@ -70,6 +70,26 @@ TEST(HalfPrecision, OfNormalizationsKeepsStatisticsInFloat32) {
   EXPECT_EQ(norm->weight.grad().scalar_type(), torch::kFloat);
 }
 
+TEST(HalfPrecision, OfSingleNumbersStaysThat) {
+  const Tensor z = torch::ones({}, torch::kBFloat16).to(device(0));
+  EXPECT_EQ((z * 2.0).scalar_type(), torch::kBFloat16);
+  EXPECT_EQ((z + 1.5).scalar_type(), torch::kBFloat16);
+}
+
+TEST(HalfPrecision, KeepsToTheLimitsOfItsType) {
+  const auto options = torch::TensorOptions(device(0)).dtype(torch::kHalf);
+  const Tensor infinite = torch::full({2}, INFINITY, options);
+  EXPECT_EQ(infinite.nan_to_num().cpu()[0].item<float>(), 65504);
+  EXPECT_LT(torch::rand({100'000}, options).max().item<float>(), 1);
+  EXPECT_LE(torch::empty({1000}, options).random_().max().item<float>(), 2048);
+}
+
+TEST(HalfPrecision, RefusesToWriteTheSameMemoryTwiceInOneCall) {
+  const Tensor x = torch::ones({6}, torch::kBFloat16).to(device(0));
+  expect_bad_input([&] { at::_foreach_add_(std::vector<Tensor>{x, x.view({2, 3})}, 1); },
+                   {"_foreach_add_", "share memory"});
+}
+
 // A step of a model that is in half precision as a whole.
 TEST(HalfPrecision, TrainsANetLikeFloat32) {
   const auto loss_after = [](torch::ScalarType type) {
