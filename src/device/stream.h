@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <latch>
 #include <string>
 #include <thread>
 
@@ -14,7 +15,8 @@ namespace lockstep::device {
 
 struct StreamOptions {
   std::string name;  ///< of its thread
-  /// Called first in its thread, such as to choose the thread's cores.
+  /// Called first in its thread, such as to choose the thread's cores. The constructor waits for
+  /// it.
   std::function<void()> prepare = nullptr;
   /// Every task is delayed by up to this many seconds, at random, so that a program that does not
   /// wait where it must gives wrong results sooner. 0: no delay.
@@ -76,6 +78,7 @@ class Stream {
   mutable int sleepers_ GUARDED_BY(mutex_) = 0;  ///< threads that wait for `changed_`
   std::exception_ptr error_ GUARDED_BY(mutex_);
 
+  std::latch prepared_{1};
   std::thread thread_;  // last: it uses all of the above
 };
 
