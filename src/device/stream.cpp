@@ -28,7 +28,11 @@ void pause_briefly() {
 
 }  // namespace
 
-Stream::Stream(StreamOptions options) : options_(std::move(options)), thread_([this] { work(); }) {}
+// What a thread is prepared by may not outlast the program's last moments: LibTorch's pool of
+// threads is destroyed before the streams are.
+Stream::Stream(StreamOptions options) : options_(std::move(options)), thread_([this] { work(); }) {
+  prepared_.wait();
+}
 
 Stream::~Stream() {
   {
@@ -125,6 +129,7 @@ void Stream::work() {
   constexpr size_t kLongest = 15;  // of a thread's name
   pthread_setname_np(pthread_self(), options_.name.substr(0, kLongest).c_str());
   if (options_.prepare) options_.prepare();
+  prepared_.count_down();
   while (Task task = next()) {
     attempt(task);
     task = nullptr;  // what it holds is freed before anyone is told that it has ended

@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <latch>
 #include <string>
 #include <thread>
 
@@ -14,7 +15,8 @@ namespace lockstep::device {
 
 struct StreamOptions {
   std::string name;  ///< of its thread
-  /// Called first in its thread, such as to choose the thread's cores.
+  /// Called first in its thread, such as to choose the thread's cores. The constructor waits for
+  /// it.
   std::function<void()> prepare = nullptr;
   /// Every task is delayed by up to this many seconds, at random, so that a program that does not
   /// wait where it must gives wrong results sooner. 0: no delay.
@@ -80,6 +82,7 @@ class Stream {
   std::exception_ptr error_ GUARDED_BY(mutex_);
   Moment failed_ GUARDED_BY(mutex_) = 0;  ///< where the task began that has thrown it
 
+  std::latch prepared_{1};
   std::thread thread_;  // last: it uses all of the above
 };
 

@@ -44,8 +44,10 @@ Lane::Lane(c10::Device device, std::string process, std::string track)
   origin_seconds_ = now();
 }
 
-// Streams write into the spans. Errors were told already, or are not what ends the program.
+// Streams write into the spans that nobody has taken. Errors were told already, or are not what
+// ends the program.
 Lane::~Lane() {
+  if (spans_.empty()) return;
   try {
     synchronize();
   } catch (const std::exception&) {

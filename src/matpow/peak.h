@@ -6,8 +6,8 @@
 
 namespace lockstep::matpow {
 
-/// The speed of LibTorch's own product of matrices, the better of two. `threads` compute on the
-/// CPU.
+/// The speed of a single product by LibTorch (on the CPU: by OpenBLAS) of matrices of this size,
+/// but of 512 to 4096 rows. `threads` compute on the CPU.
 double measure_peak_gflops(c10::Device device, int threads, int64_t size);
 
 }  // namespace lockstep::matpow

@@ -29,8 +29,9 @@ Tiles tiles_for(int64_t size, int devices, int64_t memory) {
   if (memory < least)
     throw BadInput("--device-memory {}: too little for tiles of {} x {}; give at least {}",
                    format_bytes(memory), kStep, kStep, format_bytes(least));
-  const auto places = static_cast<double>((memory - kBesides) / (kTileBuffers * kElement));
-  const int64_t largest = static_cast<int64_t>(std::sqrt(places)) / kStep * kStep;
+  const int64_t elements = (memory - kBesides) / (kTileBuffers * kElement);
+  const auto root = static_cast<int64_t>(std::sqrt(static_cast<double>(elements)));
+  const int64_t largest = root / kStep * kStep;
   // Tiles of about one size: a narrow one at the end would be slow.
   const int64_t least_a_side = (size + largest - 1) / largest;
   const int64_t equal = (size + least_a_side - 1) / least_a_side;

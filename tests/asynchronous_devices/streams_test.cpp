@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <latch>
 
 #include "devices.h"
@@ -146,6 +147,18 @@ TEST(Streams, MayUseDifferentPartsOfOneTensor) {
   }
   synchronize(device(0));
   EXPECT_EQ(x.sum().item<float>(), 12);
+}
+
+// In a process of its own, in which LibTorch has computed nothing before.
+TEST(Streams, ThatBeginWhenTheProgramEndsLetItEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto begin_and_end = [] {
+    const torch::Device first = device(0);
+    torch::set_num_threads(1);  // makes LibTorch's pool of threads
+    for (int i = 0; i < 3; ++i) guard_of(first).synchronizeStream(other_stream(first));
+    std::exit(0);
+  };
+  EXPECT_EXIT(begin_and_end(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Errors, OfAsynchronousOperatorsAreTheHostsWhenItWaits) {
