@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <chrono>
+
+#include "lockstep/autocast.h"
 #include "lockstep/error.h"
 #include "lockstep/virtual_device.h"
 
@@ -27,6 +30,30 @@ void use_a_device() {
 TEST(UsageDeathTest, OfADeviceCountsWhatAModelAndItsGradientsUse) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(use_a_device(), testing::ExitedWithCode(0), "");
+}
+
+// The usage examples of lockstep/autocast.h and of launch_host_function.
+void compute_in_half_precision() {
+  lockstep::make_virtual_devices({.count = 1});
+  const torch::Device device = lockstep::virtual_device(0);
+  torch::nn::Linear model(4, 2);
+  model->to(device);
+  const torch::Tensor x = torch::ones({3, 4}, device), y = torch::tensor({0, 1, 1}).to(device);
+  torch::Tensor loss;
+  {
+    const lockstep::Autocast autocast(device.type(), torch::kHalf);
+    loss = torch::cross_entropy_loss(model(x), y);
+  }
+  loss.backward();
+  auto end = std::chrono::steady_clock::time_point();
+  lockstep::launch_host_function(device, [&] { end = std::chrono::steady_clock::now(); });
+  const bool called = end != std::chrono::steady_clock::time_point();
+  std::exit(called && model->weight.grad().scalar_type() == torch::kFloat ? 0 : 1);
+}
+
+TEST(UsageDeathTest, OfAutocastTrainsParametersInFloat32) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(compute_in_half_precision(), testing::ExitedWithCode(0), "");
 }
 
 // The usage example of lockstep/device_memory.h.
