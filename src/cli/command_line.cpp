@@ -175,10 +175,15 @@ int run(int argc, char** argv) {
 }
 
 // If stdin, stdout or stderr is closed, the next opened file would get its number, and our
-// messages.
+// messages. Without any of them a program goes on unseen; but where only stdout is closed, what is
+// written there is missed, so that writing must fail.
 void open_standard_descriptors() {
+  const auto is_closed = [](int descriptor) { return fcntl(descriptor, F_GETFD) < 0; };
+  const bool unseen = is_closed(STDERR_FILENO);
   for (int descriptor = 0; descriptor <= 2; ++descriptor)
-    if (fcntl(descriptor, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDWR));
+    if (is_closed(descriptor))
+      static_cast<void>(
+          open("/dev/null", descriptor == STDOUT_FILENO && !unseen ? O_RDONLY : O_RDWR));
 }
 
 // Uses fputs, because fmt::print throws when stderr cannot be written.

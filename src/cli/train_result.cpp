@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "cli/tell.h"
 #include "job/training_job.h"
+#include "lockstep/device_memory.h"
 #include "observe/progress.h"
 
 namespace lockstep::cli {
@@ -49,6 +50,19 @@ std::string describe_best(const Json& end) {
                      end["epochs"].get<double>(), described.at(0).first, described.at(0).second);
 }
 
+// "41.0 MiB of 64.0 MiB on cpu at the peak: parameters 136.0 KiB, activations 40.2 MiB".
+std::string describe_memory(const Json& memory) {
+  const auto bytes = [&](const std::string& key) { return memory[key].get<int64_t>(); };
+  std::vector<std::string> uses;
+  for (const std::string_view use : kMemoryUses)
+    if (const int64_t used = bytes(std::string(use)); used > 0)
+      uses.push_back(fmt::format("{} {}", use, format_bytes(used)));
+  const int64_t limit = bytes("limit");
+  return fmt::format("{}{} on {} at the peak: {}", format_bytes(bytes("peak")),
+                     limit > 0 ? fmt::format(" of {}", format_bytes(limit)) : "",
+                     memory["device"].get<std::string>(), fmt::join(uses, ", "));
+}
+
 using SummaryLine = std::pair<std::string, std::string>;
 
 std::vector<SummaryLine> summary(const Json& end) {
@@ -67,6 +81,8 @@ std::vector<SummaryLine> summary(const Json& end) {
   lines.emplace_back(
       "speed", fmt::format("{} samples/s", format_count(end["samples_per_second"].get<int64_t>())));
   lines.emplace_back("time", fmt::format("{}: {}", format_duration(end["seconds"]), shares(end)));
+  if (const Json memory = end.value("memory", Json()); !memory.is_null())
+    lines.emplace_back("memory", describe_memory(memory));
   if (end.contains("stragglers"))
     lines.emplace_back("stragglers", end["stragglers"].get<std::string>());
   lines.emplace_back("model sha256", end["model_sha256"].get<std::string>());

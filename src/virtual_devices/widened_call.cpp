@@ -28,7 +28,7 @@ bool needs_own_type(std::string_view op) {
       "aten::copy_",       "aten::_to_copy",    "aten::clone",    "aten::fill_",
       "aten::zero_",       "aten::resize_",     "aten::random_",  "aten::_local_scalar_dense",
       "aten::nan_to_num",  "aten::nan_to_num_", "aten::uniform_", "aten::nextafter",
-      "aten::masked_fill_"};
+      "aten::masked_fill_", "aten::complex"};
   return std::ranges::find(kSuch, op) != std::end(kSuch);
 }
 

@@ -111,6 +111,12 @@ TEST(Train, GoesOnWithoutATerminalAndKeepsItsEventsClean) {
   EXPECT_EQ(Child({"train", "no-such.toml"}, Terminal::gone).wait().exit_code, 2);
 }
 
+TEST(CommandLine, FailsIfOnlyStdoutIsClosedSinceItsResultIsLost) {
+  const CommandResult outcome = Child({"list", "devices"}, Terminal::without_stdout).wait();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("cannot write to stdout"), std::string::npos) << outcome.err;
+}
+
 TEST(Train, ResumingAFinishedRunShowsItsResultAndAddsNothing) {
   TemporaryFolder folder;
   const std::string out = (folder / "run").string();

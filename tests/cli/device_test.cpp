@@ -45,6 +45,17 @@ TEST_F(Devices, ThatAreVirtualEndWithTheModelOfTheCpuOnAnyNumberOfWorkers) {
   EXPECT_EQ(digest("hook-virtual", on_devices), digest("hook-cpu", power_sgd));
 }
 
+TEST_F(Devices, ThatAreVirtualHaveTheBitsOfTheCpuAfterFiftySteps) {
+  for (const std::string model : {"convnet", "resnet20"}) {
+    const auto fifty = [&](const std::string& out, Words flags) {
+      flags.insert(flags.end(), {"--model", model, "--steps", "50", "--shards", "2"});
+      return digest(model + out, flags);
+    };
+    EXPECT_EQ(fifty("virtual", {"--device", "virtual", "--workers", "2"}), fifty("cpu", {}))
+        << model;
+  }
+}
+
 TEST_F(Devices, ThatAreAsynchronousEndWithTheModelOfTheCpu) {
   const auto flags = [](Words more) {
     more.insert(more.end(), {"--device", "virtual", "--set", "device.asynchronous=true"});

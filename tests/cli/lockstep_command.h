@@ -19,10 +19,10 @@ struct CommandResult {
   std::string err;
 };
 
-enum class Terminal { there, gone };
+enum class Terminal { there, gone, without_stdout };
 
-/// A child process whose output goes to files in a folder of its own; or, where the terminal is
-/// gone, whose standard descriptors are closed.
+/// A child process whose output goes to files in a folder of its own; where the terminal is gone,
+/// its standard descriptors are closed, or only stdout.
 class Child {
  public:
   explicit Child(std::vector<std::string> arguments, Terminal terminal = Terminal::there,
@@ -38,6 +38,7 @@ class Child {
       _exit(126);
     if (terminal == Terminal::gone)
       for (const int descriptor : {0, 1, 2}) close(descriptor);
+    if (terminal == Terminal::without_stdout) close(1);
     execv(argv[0], argv.data());
     _exit(127);
   }
