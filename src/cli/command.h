@@ -33,7 +33,6 @@ std::unique_ptr<Command> add_predict(CLI::App& parent);
 std::unique_ptr<Command> add_workers(CLI::App& parent);
 std::unique_ptr<Command> add_list(CLI::App& parent);
 std::unique_ptr<Command> add_compare(CLI::App& parent);
-std::unique_ptr<Command> add_explain(CLI::App& parent);
 std::unique_ptr<Command> add_bench(CLI::App& parent);
 std::unique_ptr<Command> add_doctor(CLI::App& parent);
 std::unique_ptr<Command> add_matpow(CLI::App& parent);
@@ -42,5 +41,8 @@ std::unique_ptr<Command> add_run(CLI::App& parent, std::vector<std::string> prog
 
 /// `lockstep data` has subcommands of its own: list, get, check.
 std::vector<std::unique_ptr<Command>> add_data(CLI::App& parent);
+
+/// `lockstep explain` has a subcommand for each operation: all_reduce, pipeline.
+std::vector<std::unique_ptr<Command>> add_explain(CLI::App& parent);
 
 }  // namespace lockstep::cli

@@ -143,7 +143,7 @@ int run(int argc, char** argv) {
   commands.push_back(add_doctor(app));
   commands.push_back(add_compare(app));
   commands.push_back(add_bench(app));
-  commands.push_back(add_explain(app));
+  for (auto& command : add_explain(app)) commands.push_back(std::move(command));
   commands.push_back(add_matpow(app));
   app.require_subcommand(0, 1);
   app.allow_extras();
@@ -162,6 +162,7 @@ int run(int argc, char** argv) {
   refuse_unknown_words(app);
   for (const auto& command : commands) {
     if (!command->app().parsed()) continue;
+    refuse_unknown_words(*command->app().get_parent());
     refuse_unknown_words(command->app());
     return command->run();
   }

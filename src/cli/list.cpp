@@ -16,6 +16,7 @@
 #include "lockstep/error.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "pipeline/schedule.h"
 #include "transport/transports.h"
 
 namespace lockstep::cli {
@@ -38,6 +39,7 @@ const std::map<std::string, Help>& tables_here() {
       {"datasets", [] { return data::datasets().help(); }},
       {"devices", [] { return device_kinds().help(); }},
       {"optimizers", [] { return optim::optimizers().help(); }},
+      {"pipeline-schedules", [] { return pipeline::pipeline_schedules().help(); }},
       {"schedules", [] { return optim::schedules().help(); }},
       {"transports", [] { return transport::transports().help(); }}};
   return tables;

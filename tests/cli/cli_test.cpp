@@ -1,5 +1,4 @@
 // Runs the real program, as a person would.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include "base/atomic_file.h"
-#include "collective/plan/all_reduce.h"
 #include "lockstep_command.h"
 #include "run/events.h"
 #include "temporary_folder.h"
@@ -29,6 +27,8 @@ TEST(CommandLine, HelpOfEveryCommandHasExamples) {
                                                   {"data", "get"},
                                                   {"data", "check"},
                                                   {"explain"},
+                                                  {"explain", "all_reduce"},
+                                                  {"explain", "pipeline"},
                                                   {"compare"},
                                                   {"run"},
                                                   {"bench"}}) {
@@ -191,49 +191,6 @@ TEST(Train, CtrlCEndsCleanlyWithACheckpointAndResumesToTheSameModel) {
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   EXPECT_EQ(nlohmann::json::parse(resumed.out)["model_sha256"],
             nlohmann::json::parse(whole.out)["model_sha256"]);
-}
-
-TEST(Explain, SetsTheAlgorithmsSideBySide) {
-  const CommandResult outcome = lockstep_command({"explain", "all_reduce", "-n", "8", "--json"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'),
-            static_cast<int64_t>(collective::planned_algorithms().size()));
-  for (const char* name : {"ring", "tree", "butterfly"})
-    EXPECT_NE(outcome.out.find(fmt::format("\"{}\"", name)), std::string::npos) << outcome.out;
-}
-
-TEST(Explain, RefusesWhatCannotBe) {
-  EXPECT_TRUE(refuses({"explain", "all_reduec"}, "did you mean 'all_reduce'?"));
-  EXPECT_TRUE(refuses({"explain", "all_reduce", "-n", "0"}, "expected 1 to 4096"));
-  EXPECT_TRUE(refuses({"explain", "all_reduce", "--algorithm", "rign"}, "did you mean 'ring'?"));
-  EXPECT_TRUE(refuses({"explain", "all_reduce", "--bytes", "big"}, "not a size"));
-  EXPECT_TRUE(refuses({"explain", "all_reduce", "--svg", "x.svg"}, "--algorithm"));
-}
-
-TEST(Explain, RefusesNetworksThatCannotBe) {
-  const auto refused = [](std::vector<std::string> flags, const std::string& why) {
-    flags.insert(flags.begin(), {"explain", "all_reduce"});
-    return refuses(flags, why);
-  };
-  EXPECT_TRUE(refused({"--topology", "rnig"}, "did you mean 'ring'?"));
-  EXPECT_TRUE(refused({"--topology", "two_level"}, "--workers-per-host"));
-  EXPECT_TRUE(refused({"--workers-per-host", "4"}, "expected --topology two_level"));
-  EXPECT_TRUE(refused({"--overhead", "-1"}, "--overhead -1: expected 0 to 1e+09 us"));
-  EXPECT_TRUE(refused({"--reduce-speed", "0"}, "expected 1e-06 to 1e+06 GB/s"));
-  EXPECT_TRUE(refused({"--bandwidth", "0"}, "1e-06 to 1e+06 Gbit/s"));
-  EXPECT_TRUE(refused({"--latency", "1e300"}, "--latency 1e+300: expected 0 to 1e+09 us"));
-  EXPECT_TRUE(refused({"--algorithm", "engine"}, "has no plan to explain"));
-  EXPECT_TRUE(refused({"--latency", "1ms"},
-                      "--latency 1ms: expected a number; --latency is: of a message, in "
-                      "microseconds (default 50)"));
-}
-
-TEST(Explain, SketchesTheRoundsOfAnAlgorithm) {
-  const CommandResult outcome =
-      lockstep_command({"explain", "all_reduce", "-n", "2", "--algorithm", "butterfly"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("rank 0  ->1 <+1\nrank 1  ->0 <+0\n"), std::string::npos)
-      << outcome.out;
 }
 
 TEST(Data, ListShowsEverySourceAndHowToGetIt) {
