@@ -33,8 +33,10 @@ class Sketch {
       : shape_(shape),
         timing_(timing),
         stages_(std::clamp(kMostLanes / shape.parts_per_stage, 1, shape.stages)),
+        in_flight_(shape.parts_per_stage == 1 ? "  in flight" : "  parts in flight"),
         name_width_(name_of(stages_ - 1, shape.parts() - 1).size() + 2) {
-    const int room = std::max(kLeastColumns, columns - static_cast<int>(name_width_) - 4);
+    const auto beside = static_cast<int>(name_width_ + in_flight_.size());
+    const int room = std::max(kLeastColumns, columns - beside);
     scale_ = columns_per_second(pass_lengths(timing), timing.seconds, room);
     width_ = std::min<long>(room, column_of(timing.seconds));
   }
@@ -60,8 +62,8 @@ class Sketch {
       line.resize(name_width_ + static_cast<size_t>(column_of(tick * step)), ' ');
       line += fmt::format("{:g}", tick * step);
     }
-    line.resize(std::max(line.size() + 1, name_width_ + static_cast<size_t>(width_) + 2), ' ');
-    return line + (shape_.parts_per_stage == 1 ? "in flight\n" : "parts in flight\n");
+    line.resize(std::max(line.size(), name_width_ + static_cast<size_t>(width_)), ' ');
+    return line + in_flight_ + '\n';
   }
 
   std::string rows_of(int stage) const {
@@ -113,6 +115,7 @@ class Sketch {
   const PipelineShape& shape_;
   const PipelineTiming& timing_;
   int stages_;  // that are shown
+  std::string in_flight_;
   size_t name_width_;
   double scale_ = 1;  // columns per second
   long width_ = 0;    // columns that are shown
