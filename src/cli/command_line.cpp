@@ -168,7 +168,7 @@ int run(int argc, char** argv) {
   }
   for (const CLI::App* group : app.get_subcommands()) {
     refuse_unknown_words(*group);
-    fmt::print(stderr, "{}", group->help(full_name(*group)));
+    fmt::print(stderr, "{}", group->help(full_name(app)));
     return kBadInput;
   }
   fmt::print(stderr, "{}", app.help());

@@ -82,6 +82,12 @@ TEST(CommandLine, WithoutACommandShowsTheHelp) {
   EXPECT_NE(outcome.err.find("Usage: lockstep"), std::string::npos) << outcome.err;
 }
 
+TEST(CommandLine, WithoutAnOperationShowsTheHelpOfItsCommand) {
+  const CommandResult outcome = lockstep_command({"explain"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("Usage: lockstep explain ["), std::string::npos) << outcome.err;
+}
+
 TEST(Train, PrintsOneJsonObjectOnStdoutAndEverythingElseOnStderr) {
   const CommandResult outcome =
       lockstep_command({"train", "--model", "logistic", "--steps", "3", "--json"});
