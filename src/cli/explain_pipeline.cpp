@@ -54,7 +54,7 @@ void print_row(const PipelineAnswer& answer) {
   };
   const int most = *std::max_element(timing.in_flight.begin(), timing.in_flight.end());
   fmt::print(
-      "{:<16} {:>9.5g} {:>6.1f} % {:>13}   {}; {}\n", row_name(answer.row, answer.shape),
+      "{:<16} {:>9.7g} {:>6.1f} % {:>13}   {}; {}\n", row_name(answer.row, answer.shape),
       timing.seconds, 100 * timing.bubble,
       fmt::format("{:.4g} / {:.4g}", micro_batches(timing.in_flight.front()), micro_batches(most)),
       answer.row.bubble, answer.row.in_flight);

@@ -128,7 +128,8 @@ class Drawing {
   // How much white is in the colour of a part.
   double lightness_of(int part) const {
     const int last = shape_.parts_per_stage - 1;
-    return last == 0 ? 0 : kLightest * (part / shape_.stages) / last;
+    const int round = part / shape_.stages;
+    return last == 0 ? 0 : kLightest * round / last;
   }
 
   std::string box(const TimedAction& pass, double y) const {
