@@ -7,6 +7,7 @@
 #include "lockstep/main.h"
 #include "lockstep/model.h"
 #include "lockstep/objective.h"
+#include "lockstep/sequential_model.h"
 #include "lockstep/version.h"
 
 namespace lockstep {

@@ -39,6 +39,12 @@ struct TrainFlags {
       {"--seed", "train.seed", "N", "seed of all random numbers"},
       {"--device", "device.kind", "KIND", "a kind of device of `lockstep list devices`"},
       {"--device-memory", "device.memory", "SIZE", "memory of each device, such as 8GiB"},
+      {"--stages", "parallel.stages", "N",
+       "divide the model between N devices, which compute one after another: a pipeline"},
+      {"--schedule", "parallel.schedule", "NAME",
+       "the order in which stages compute: see `lockstep list pipeline-schedules`"},
+      {"--split", "parallel.split", "LAYERS",
+       "layers with which stages begin but the first: 3,7,9 or layer2.0,layer3.0,layer4.0"},
   };
   std::vector<std::string> settings;
   std::vector<std::string> plugins;

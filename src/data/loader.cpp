@@ -16,7 +16,7 @@ namespace {
 void check_options(const Dataset& dataset, const LoaderOptions& options) {
   check_batch(options.batch, dataset);
   const Share& share = options.share;
-  if (share.first < 0 || share.first >= share.end || share.end > share.of)
+  if (share.first < 0 || share.first > share.end || share.end > share.of)
     throw BadInput("share {} .. {} of {}: expected a range of slices of the batch", share.first,
                    share.end, share.of);
   if (options.prefetch < 0 || options.prefetch > 1024)
@@ -87,7 +87,8 @@ class Loader::Pipeline {
   // This loader's part of a batch of `whole` samples.
   Range share_of(int64_t whole) const {
     const Share& share = options_.share;
-    return {slice(whole, share.of, share.first).begin, slice(whole, share.of, share.end - 1).end};
+    const int64_t begin = slice(whole, share.of, share.first).begin;
+    return {begin, share.first == share.end ? begin : slice(whole, share.of, share.end - 1).end};
   }
 
   // Runs in the prefetcher's thread, which alone uses what it changes.

@@ -14,7 +14,8 @@ namespace lockstep::data {
 enum class SampleOrder { shuffled, sequential };
 enum class LastBatch { keep, drop };
 
-/// Slices `first` .. `end`-1 of a batch that is divided into `of` slices: one worker's part.
+/// Slices `first` .. `end`-1 of a batch that is divided into `of` slices: one worker's part, which
+/// may be nothing.
 struct Share {
   int64_t first = 0;
   int64_t end = 1;

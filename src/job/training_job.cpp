@@ -22,6 +22,7 @@
 #include "launch/workers.h"
 #include "lockstep/error.h"
 #include "net/tcp_rendezvous.h"
+#include "pipeline/workers.h"
 #include "run/control.h"
 #include "train/worker.h"
 
@@ -90,12 +91,23 @@ void check_power_sgd(const TrainingJob& job, int workers) {
     throw BadInput(
         "train.compress = \"power_sgd\": each worker keeps the error that it has not sent yet, so "
         "workers cannot join or leave; leave --elastic out");
-  if (const int64_t slices = slices_of(job.recipe); slices != workers)
+  const int pipelines = pipeline::pipelines_of(pipeline_shape(job.recipe), workers);
+  if (const int64_t slices = slices_of(job.recipe); slices != pipelines)
     throw BadInput(
         "train.compress = \"power_sgd\": needs one shard per worker, computed in one piece; there "
         "are {} workers and {} pieces (train.shards = {}, train.accumulate = {}): set train.shards "
         "to the number of workers, and train.accumulate to 1",
-        workers, slices, shards_of(job.recipe), job.recipe.train.accumulate);
+        pipelines, slices, shards_of(job.recipe), job.recipe.train.accumulate);
+}
+
+// Which worker has which stage is fixed when a job starts.
+void check_stages(const TrainingJob& job) {
+  if (job.recipe.parallel.stages > 1 && job.elastic.asked())
+    throw BadInput(
+        "--elastic: workers of a job with stages cannot join or leave, since each has another part "
+        "of the model; leave --elastic out and continue by --resume after a loss, or leave "
+        "--stages "
+        "out");
 }
 
 // How many devices LibTorch finds is seen by workers only.
@@ -108,14 +120,18 @@ void check_devices(const TrainingJob& job, const std::optional<launch::Job>& lau
       kind.name, kMostVirtualDevices,
       kind.count == DeviceKindRow::Count::as_asked ? visible_variables() : VisibleVariables(),
       selection);
-  if (kind.count == DeviceKindRow::Count::as_asked && !launched)
-    device_of_worker(kind.name, visible, job.placement.workers() - 1, job.placement.workers());
+  if (kind.count != DeviceKindRow::Count::as_asked || launched) return;
+  const int needed = job.placement.workers() *
+                     pipeline::stages_of_worker(pipeline_shape(job.recipe),
+                                                job.placement.workers() * job.placement.nodes());
+  device_of_worker(kind.name, visible, needed - 1, needed);
 }
 
 // Checks here what all workers would check, so that an error is reported once.
 void check(TrainingJob& job, int workers) {
   launch::check_algorithm(job.algorithm, job.transport);
   check(elastic_job(job));
+  check_stages(job);
   check_worker_count(job.recipe, workers);
   check_order_of_addition(job, workers);
   check_power_sgd(job, workers);

@@ -4,6 +4,7 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
+#include "lockstep/sequential_model.h"
 #include "model/models.h"
 
 namespace lockstep::model {
@@ -11,7 +12,7 @@ namespace {
 
 constexpr int64_t kSmallestImage = 10;
 
-class ConvNet final : public Model {
+class ConvNet final : public SequentialModel {
  public:
   explicit ConvNet(const ModelOptions& options)
       : conv1_(register_module("conv1", torch::nn::Conv2d(options.input()[0], 32, 3))),
@@ -21,10 +22,11 @@ class ConvNet final : public Model {
         dropout_(register_module("dropout", torch::nn::Dropout(0.5))),
         fc_(register_module("fc", torch::nn::Linear(64 * after_pools(options.input()[1]) *
                                                         after_pools(options.input()[2]),
-                                                    options.output_size()))) {}
-
-  Tensors forward(const Tensors& inputs) override {
-    return fc_(dropout_(nn::plain(second_(first_(inputs.only()))).flatten(1)));
+                                                    options.output_size()))) {
+    add_layer("conv1", {"conv1"}, [this](const Tensors& x) { return first_(x.only()); });
+    add_layer("conv2", {"conv2"}, [this](const Tensors& x) { return second_(x.only()); });
+    add_layer("fc", {"dropout", "fc"},
+              [this](const Tensors& x) { return fc_(dropout_(nn::plain(x.only()).flatten(1))); });
   }
 
   std::vector<LayerKernel> kernels() const override {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/sequential_model.h"
 #include "model/models.h"
 
 namespace lockstep::model {
@@ -65,7 +66,7 @@ void require_samples_of(const ModelOptions& options) {
 }
 
 template <typename Kind>
-class ConvNetNd final : public Model {
+class ConvNetNd final : public SequentialModel {
  public:
   explicit ConvNetNd(const ModelOptions& options)
       : conv1_(register_module("conv1",
@@ -73,13 +74,15 @@ class ConvNetNd final : public Model {
         conv2_(register_module("conv2", convolution(width_from(options), 2 * width_from(options)))),
         dropout_(register_module("dropout", torch::nn::Dropout(0.5))),
         fc_(register_module("fc",
-                            torch::nn::Linear(2 * width_from(options), options.output_size()))) {}
-
-  Tensors forward(const Tensors& inputs) override {
-    torch::Tensor x = Kind::channels_first(inputs.only()).contiguous();
-    x = Kind::pool(torch::relu(conv1_(x)));
-    x = Kind::pool(torch::relu(conv2_(x)));
-    return fc_(dropout_(x.flatten(2).mean(2)));
+                            torch::nn::Linear(2 * width_from(options), options.output_size()))) {
+    add_layer("conv1", {"conv1"}, [this](const Tensors& inputs) {
+      const torch::Tensor x = Kind::channels_first(inputs.only()).contiguous();
+      return Kind::pool(torch::relu(conv1_(x)));
+    });
+    add_layer("conv2", {"conv2"},
+              [this](const Tensors& x) { return Kind::pool(torch::relu(conv2_(x.only()))); });
+    add_layer("fc", {"dropout", "fc"},
+              [this](const Tensors& x) { return fc_(dropout_(x.only().flatten(2).mean(2))); });
   }
 
  private:

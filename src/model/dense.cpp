@@ -1,5 +1,6 @@
 #include <torch/nn/modules/linear.h>
 
+#include "lockstep/sequential_model.h"
 #include "model/models.h"
 
 namespace lockstep::model {
@@ -7,16 +8,16 @@ namespace {
 
 constexpr int64_t kHidden = 512;
 
-class Mlp final : public Model {
+class Mlp final : public SequentialModel {
  public:
   explicit Mlp(const ModelOptions& options)
       : fc1_(register_module("fc1", torch::nn::Linear(options.input_size(), kHidden))),
         fc2_(register_module("fc2", torch::nn::Linear(kHidden, kHidden))),
-        fc3_(register_module("fc3", torch::nn::Linear(kHidden, options.output_size()))) {}
-
-  Tensors forward(const Tensors& inputs) override {
-    const torch::Tensor hidden = torch::relu(fc1_(inputs.only().flatten(1)));
-    return fc3_(torch::relu(fc2_(hidden)));
+        fc3_(register_module("fc3", torch::nn::Linear(kHidden, options.output_size()))) {
+    add_layer("fc1", {"fc1"},
+              [this](const Tensors& x) { return torch::relu(fc1_(x.only().flatten(1))); });
+    add_layer("fc2", {"fc2"}, [this](const Tensors& x) { return torch::relu(fc2_(x.only())); });
+    add_layer("fc3", fc3_.ptr());
   }
 
  private:

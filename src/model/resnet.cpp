@@ -17,6 +17,7 @@
 
 #include <optional>
 
+#include "lockstep/sequential_model.h"
 #include "model/models.h"
 
 namespace lockstep::model {
@@ -86,31 +87,30 @@ struct GroupPlan {
   int64_t blocks;
 };
 
-class ResNet final : public Model {
+class ResNet final : public SequentialModel {
  public:
   ResNet(const ModelOptions& options, const std::vector<GroupPlan>& plan, Shortcut shortcut) {
     int64_t channels = plan.front().channels;
-    conv1_ = register_module("conv1", conv(options.input()[0], channels, 3, 1));
-    bn1_ = register_module("bn1", torch::nn::BatchNorm2d(channels));
-    first_.emplace(conv1_, bn1_, nn::Activation::relu, options.kernels);
-    for (const GroupPlan& group : plan) {
+    const auto conv1 = register_module("conv1", conv(options.input()[0], channels, 3, 1));
+    const auto bn1 = register_module("bn1", torch::nn::BatchNorm2d(channels));
+    first_.emplace(conv1, bn1, nn::Activation::relu, options.kernels);
+    add_layer("conv1", {"conv1", "bn1"},
+              [this](const Tensors& inputs) { return (*first_)(inputs.only()); });
+    for (size_t number = 0; number < plan.size(); ++number) {
+      const GroupPlan& group = plan[number];
       torch::nn::Sequential blocks;
       for (int64_t i = 0; i < group.blocks; ++i) {
-        const int64_t stride = i == 0 && !groups_.empty() ? 2 : 1;
+        const int64_t stride = i == 0 && number > 0 ? 2 : 1;
         blocks->push_back(Block(channels, group.channels, stride, shortcut, options.kernels));
         channels = group.channels;
       }
-      groups_.push_back(
-          register_module("layer" + std::to_string(groups_.size() + 1), std::move(blocks)));
+      const std::string name = fmt::format("layer{}", number + 1);
+      add_layers(name, register_module(name, std::move(blocks)));
     }
-    fc_ = register_module("fc", torch::nn::Linear(channels, options.output_size()));
+    const auto fc = register_module("fc", torch::nn::Linear(channels, options.output_size()));
+    add_layer("fc", {"fc"},
+              [fc](const Tensors& x) { return fc->forward(nn::mean_pool(x.only())); });
     set_initial_weights(options.options.flag("zero_gamma", false));
-  }
-
-  Tensors forward(const Tensors& inputs) override {
-    torch::Tensor x = (*first_)(inputs.only());
-    for (auto& group : groups_) x = group->forward(x);
-    return fc_(nn::mean_pool(x));
   }
 
   std::vector<Model::LayerKernel> kernels() const override {
@@ -132,11 +132,7 @@ class ResNet final : public Model {
     }
   }
 
-  torch::nn::Conv2d conv1_{nullptr};
-  torch::nn::BatchNorm2d bn1_{nullptr};
   std::optional<nn::ConvBn> first_;
-  std::vector<torch::nn::Sequential> groups_;
-  torch::nn::Linear fc_{nullptr};
 };
 
 template <int64_t depth>

@@ -105,7 +105,7 @@ void GradientSync::State::begin_pass() {
   pass_begun_ = true;
   if (pass_ == 0)
     for (const torch::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
-  replica_.begin_pass(pass_);
+  replica_.begin_forward(pass_, parallel::ShardStatistics::Shard::has_samples);
   torch::manual_seed(
       RandomStream(Purpose::forward, options_.seed, steps_, replica_.shard(pass_)).next());
 }
@@ -127,7 +127,7 @@ void GradientSync::State::begin_backward() {
         "a backward pass without DistributedDataParallel::forward in training mode before it: with "
         "DdpOptions::shards each shard needs both");
   under_way_ = true;
-  if (!has_shards()) replica_.begin_pass(0);
+  replica_.begin_backward(pass_);
   const auto pass = std::make_shared<PassUnderWay>(fail_stop_);
   torch::autograd::Engine::get_default_engine().queue_callback([this, pass] {
     pass->end();
@@ -137,9 +137,8 @@ void GradientSync::State::begin_backward() {
 
 void GradientSync::State::finish_backward() {
   using parallel::Reducer;
-  const std::vector<size_t> missing =
-      replica_.end_pass(parallel::ShardStatistics::Shard::has_samples,
-                        has_shards() ? Reducer::Unreached::zeros : Reducer::Unreached::what_it_has);
+  const std::vector<size_t> missing = replica_.end_backward(
+      has_shards() ? Reducer::Unreached::zeros : Reducer::Unreached::what_it_has);
   if (!missing.empty() && options_.unused == Unused::forbid) refuse_unused(missing);
   under_way_ = false;
   pass_begun_ = false;

@@ -53,9 +53,8 @@ void GradientSync::State::stand_in_for_the_rest() {
 // Takes part in the collectives of the other workers' forward and backward passes.
 void GradientSync::State::stand_in(int first_active) {
   sync_buffers(first_active);
-  replica_.begin_pass(0);
-  const std::vector<size_t> missing =
-      replica_.end_pass(parallel::ShardStatistics::Shard::has_samples);
+  replica_.begin_backward(0);
+  const std::vector<size_t> missing = replica_.end_backward();
   replica_.finish(replica_.shards());
   if (options_.unused == Unused::find) give_views(missing);
   if (!order_is_learned_) learn_order();

@@ -118,13 +118,25 @@ void Replica::notice_loaded_weights() {
   if (flat_parameters_) flat_parameters_->collect();
 }
 
-void Replica::begin_pass(int pass) {
-  pass_ = pass;
+void Replica::begin_forward(int pass, ShardStatistics::Shard shard) {
+  close_forward();
   under_way_ = true;
-  if (statistics_) {
-    watch_.begin_pass();
-    statistics_->begin_pass(pass);
-  }
+  if (!statistics_) return;
+  watch_.begin_pass();
+  statistics_->begin_pass(pass);
+  forward_ = {pass, shard};
+}
+
+void Replica::close_forward() {
+  if (!forward_) return;
+  watch_.end_pass();
+  statistics_->end_pass(forward_->pass, forward_->shard);
+  forward_.reset();
+}
+
+void Replica::begin_backward(int pass) {
+  backward_ = pass;
+  under_way_ = true;
   reducer_->begin_pass(pass);
 }
 
@@ -137,12 +149,9 @@ void Replica::take(size_t parameter, Gradient then) {
     gradient = reducer_->gradient(parameter);
 }
 
-std::vector<size_t> Replica::end_pass(ShardStatistics::Shard shard, Reducer::Unreached unreached) {
+std::vector<size_t> Replica::end_backward(Reducer::Unreached unreached) {
   std::vector<size_t> missing = reducer_->end_pass(unreached);
-  if (statistics_) {
-    watch_.end_pass();
-    statistics_->end_pass(pass_, shard);
-  }
+  if (forward_ && forward_->pass == backward_) close_forward();
   return missing;
 }
 
@@ -156,17 +165,27 @@ void Replica::finish(int64_t shards_with_samples) {
 
 void Replica::roll_back() {
   if (under_way_ && statistics_) statistics_->roll_back();
+  forward_.reset();
   under_way_ = false;
 }
 
-double Replica::clip_gradient_norm(double largest) {
-  torch::NoGradGuard no_grad;
+double joint_norm(const std::vector<double>& norms) {
   double squares = 0;
+  for (const double norm : norms) squares += std::pow(norm, 2);
+  return std::sqrt(squares);
+}
+
+std::vector<double> Replica::gradient_norms() const {
+  torch::NoGradGuard no_grad;
+  std::vector<double> norms;
   for (size_t i = 0; i < parameters_.size(); ++i)
-    squares += std::pow(
-        at::linalg_vector_norm(current_gradient(i), 2, {}, false, torch::kDouble).item<double>(),
-        2);
-  const double norm = std::sqrt(squares);
+    norms.push_back(
+        at::linalg_vector_norm(current_gradient(i), 2, {}, false, torch::kDouble).item<double>());
+  return norms;
+}
+
+double Replica::clip_gradient_norm(double largest) {
+  const double norm = joint_norm(gradient_norms());
   if (norm > largest) scale_gradients(largest / norm);
   return norm;
 }

@@ -32,6 +32,9 @@ struct ReplicaOptions {
   enum class BufferMode { left_alone, mean_over_shards } buffers = BufferMode::left_alone;
 };
 
+/// The norm of gradients of which each parameter's has one of these.
+double joint_norm(const std::vector<double>& norms);
+
 /// A model's parameters, gradients and buffers on one worker, and their exchange with the other
 /// workers' replicas: the one engine of `lockstep train` and DistributedDataParallel.
 ///
@@ -39,11 +42,16 @@ struct ReplicaOptions {
 /// calls `on_gradient` for each gradient, which calls `take`.
 ///
 ///     for (int pass = 0; pass < replica.passes(); ++pass) {
-///       replica.begin_pass(pass);
-///       ... forward, backward: replica.take(i) for every parameter ...
-///       replica.end_pass(ShardStatistics::Shard::has_samples);
+///       replica.begin_forward(pass, ShardStatistics::Shard::has_samples);
+///       ... forward ...
+///       replica.begin_backward(pass);
+///       ... backward: replica.take(i) for every parameter ...
+///       replica.end_backward();
 ///     }
 ///     replica.finish(shards_with_samples);   // gradient(i) is the mean over all shards
+///
+/// Forward passes may run ahead of backward passes, as in a pipeline; both are in the order of
+/// passes.
 class Replica {
  public:
   using OnGradient = std::function<void(size_t parameter)>;
@@ -70,13 +78,13 @@ class Replica {
   /// Call it before a forward pass, since torch::load and Tensor::set_ replace a parameter's
   /// memory.
   void notice_loaded_weights();
-  void begin_pass(int pass);
+  void begin_forward(int pass, ShardStatistics::Shard shard);
+  void begin_backward(int pass);
   /// Moves a gradient into its bucket. Then `.grad` is undefined, or a view of the bucket.
   enum class Gradient { dropped, view };
   void take(size_t parameter, Gradient then);
   /// Returns the numbers of parameters that got no gradient.
-  std::vector<size_t> end_pass(ShardStatistics::Shard shard,
-                               Reducer::Unreached unreached = Reducer::Unreached::zeros);
+  std::vector<size_t> end_backward(Reducer::Unreached unreached = Reducer::Unreached::zeros);
   /// Waits for all gradients and buffers. `shards_with_samples` counts those of all workers.
   void finish(int64_t shards_with_samples);
   /// After an unfinished step: restores buffers to their state before it. Parameters have not
@@ -87,6 +95,8 @@ class Replica {
   /// Rebuilds the buckets for another order of gradients, and moves existing gradients to them.
   void order_buckets(const std::vector<size_t>& ready);
 
+  /// The norm of every parameter's gradient, for `joint_norm`.
+  std::vector<double> gradient_norms() const;
   /// Scales gradients so that their total norm is at most `largest`; returns the norm before.
   double clip_gradient_norm(double largest);
   void scale_gradients(double factor);
@@ -105,6 +115,7 @@ class Replica {
  private:
   void take_hook();
   void make_reducer(const std::vector<size_t>& ready);
+  void close_forward();
   torch::Tensor current_gradient(size_t parameter) const;
 
   // Constant after construction.
@@ -122,7 +133,14 @@ class Replica {
   std::optional<FlatParameters> flat_parameters_;
   std::optional<ShardStatistics> statistics_;
   Stragglers stragglers_;
-  int pass_ = 0;
+  int backward_ = 0;  ///< the pass whose backward pass runs, or ran last
+  /// The forward pass whose buffers are not yet taken: they are when its backward pass has ended,
+  /// which may change them too, or when the next forward pass begins.
+  struct Forward {
+    int pass;
+    ShardStatistics::Shard shard;
+  };
+  std::optional<Forward> forward_;
   bool under_way_ = false;
 
   GradientHooks hooks_;  // last: they call into all of the above

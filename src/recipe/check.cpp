@@ -8,7 +8,10 @@
 #include <optional>
 
 #include "base/nearest.h"
+#include "base/range.h"
+#include "base/units.h"
 #include "lockstep/error.h"
+#include "pipeline/workers.h"
 #include "recipe/keys.h"
 
 namespace lockstep {
@@ -82,6 +85,15 @@ void check_division(const Recipe& recipe) {
         recipe.train.accumulate, batch / shards, batch, shards, batch / shards, slices_of(recipe));
 }
 
+// Pipelines that have more shards than others have one more.
+void check_micro_batches(const Recipe& recipe, pipeline::PipelineShape shape, int pipelines) {
+  const auto& row = pipeline::pipeline_schedules().at(recipe.parallel.schedule);
+  for (const int64_t index : {0, pipelines - 1}) {
+    shape.micro_batches = static_cast<int>(slice(slices_of(recipe), pipelines, index).size());
+    pipeline::check(row, shape);
+  }
+}
+
 }  // namespace
 
 void check(const Key& key, std::string_view origin) {
@@ -118,6 +130,18 @@ void validate(const Recipe& recipe) {
 
 void check_worker_count(const Recipe& recipe, int workers) {
   const int64_t shards = shards_of(recipe);
+  const pipeline::PipelineShape shape = pipeline_shape(recipe);
+  if (shape.parts() > 1) {
+    const int pipelines = pipeline::pipelines_of(shape, workers);
+    if (pipelines > shards)
+      throw BadInput(
+          "--workers {} are {} pipelines of {} stages, and the recipe has {}: each pipeline needs "
+          "at "
+          "least one; set train.shards (--shards) to more, or use fewer workers",
+          workers, pipelines, shape.stages, plural(shards, "shard"));
+    check_micro_batches(recipe, shape, pipelines);
+    return;
+  }
   if (workers <= shards) return;
   throw BadInput(
       "--workers {}: the recipe has {} shard{}, and each worker needs at least one; set "

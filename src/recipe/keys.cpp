@@ -172,6 +172,32 @@ std::vector<Key> device_keys(Recipe& r) {
   };
 }
 
+// None of them changes the result.
+std::vector<Key> parallel_keys(Recipe& r) {
+  const std::vector<std::string> schedules = pipeline::pipeline_schedules().names();
+  return {
+      {"parallel.stages", &r.parallel.stages,
+       "devices that compute one after another, each a part of the model; shards are their "
+       "micro-batches; 1: every worker has the whole model",
+       1, pipeline::kMostStages, kRecord},
+      {"parallel.schedule", &r.parallel.schedule,
+       either(schedules) + ": in which order stages compute micro-batches; see `lockstep explain "
+                           "pipeline`",
+       0, 0, kRecord, schedules},
+      {"parallel.parts_per_stage", &r.parallel.parts_per_stage,
+       "parts of the model that a stage computes; 0: as usual with the schedule", 0,
+       pipeline::kMostPartsPerStage, kRecord},
+      {"parallel.split", &r.parallel.split,
+       "where the model is divided: the layers with which parts begin but the first, as numbers or "
+       "names (\"3,7,9\"); empty: so that parts take equally long",
+       0, 0, kRecord},
+      {"parallel.recompute", &r.parallel.recompute,
+       "keep only the inputs of layers, and compute the rest again in the backward pass: less "
+       "memory, more time",
+       0, 0, kRecord},
+  };
+}
+
 std::vector<Key> evaluate_keys(Recipe& r) {
   return {
       {"evaluate.batch", &r.evaluate.batch,
@@ -209,7 +235,7 @@ std::vector<Key> keys(Recipe& recipe) {
        {data_keys(recipe), model_keys(recipe), train_keys(recipe),
         used_by_rows(optimizer_keys(recipe), optim::optimizers(), recipe.optimizer.name),
         used_by_rows(schedule_keys(recipe), optim::schedules(), recipe.schedule.name),
-        device_keys(recipe), evaluate_keys(recipe), record_keys(recipe)})
+        device_keys(recipe), parallel_keys(recipe), evaluate_keys(recipe), record_keys(recipe)})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

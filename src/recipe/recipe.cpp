@@ -68,6 +68,17 @@ int64_t slices_of(const Recipe& recipe) {
   return shards_of(recipe) * recipe.train.accumulate;
 }
 
+pipeline::PipelineShape pipeline_shape(const Recipe& recipe) {
+  const Recipe::ParallelSection& parallel = recipe.parallel;
+  const auto& row = pipeline::pipeline_schedules().at(parallel.schedule);
+  const bool interleaves = parallel.stages > 1;
+  return {.stages = static_cast<int>(parallel.stages),
+          .parts_per_stage = parallel.parts_per_stage > 0
+                                 ? static_cast<int>(parallel.parts_per_stage)
+                             : interleaves ? row.usual_parts_per_stage
+                                           : 1};
+}
+
 KeptCheckpoints kept_checkpoints(const Recipe& recipe) {
   const std::string& keep = recipe.checkpoint.keep;
   if (keep == "best") return {2, true};

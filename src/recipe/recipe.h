@@ -12,6 +12,7 @@
 #include "lockstep/options.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "pipeline/schedule.h"
 
 namespace lockstep {
 
@@ -57,6 +58,14 @@ struct Recipe {
     bool asynchronous = false;
   } device;
 
+  struct ParallelSection {
+    int64_t stages = 1;
+    int64_t parts_per_stage = 0;
+    std::string schedule = "1f1b";
+    std::string split;
+    bool recompute = false;
+  } parallel;
+
   struct EvaluateSection {
     int64_t batch = 256;
   } evaluate;
@@ -88,6 +97,9 @@ int64_t shards_of(const Recipe& recipe);
 /// The number of passes over a global batch: every shard is computed in train.accumulate slices,
 /// with one pass each.
 int64_t slices_of(const Recipe& recipe);
+
+/// How [parallel] divides the model; the number of micro-batches is not in it.
+pipeline::PipelineShape pipeline_shape(const Recipe& recipe);
 
 /// What checkpoint.keep means.
 struct KeptCheckpoints {

@@ -19,6 +19,10 @@ namespace lockstep::train {
 Batch to_tensors(const data::LoadedBatch& batch, const Fields& fields, Range range,
                  c10::Device device);
 
+/// On another device; on their own they are the same tensors.
+Tensors moved(const Tensors& tensors, c10::Device device);
+Batch moved(Batch batch, c10::Device device);
+
 /// A worker's batches in its device's memory. On the CPU that is the loader's memory. For other
 /// devices the loader's thread copies each batch to one of two places, while a step uses the batch
 /// in the other.

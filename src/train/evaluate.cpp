@@ -108,18 +108,6 @@ Tensors narrowed(const Tensors& all, int64_t begin, int64_t samples) {
   return Tensors(std::move(parts));
 }
 
-Tensors moved(const Tensors& all, c10::Device device) {
-  std::vector<Tensors::Item> there;
-  for (const auto& [name, tensor] : all) there.emplace_back(name, tensor.to(device));
-  return Tensors(std::move(there));
-}
-
-Batch moved(Batch batch, c10::Device device) {
-  batch.inputs = moved(batch.inputs, device);
-  batch.targets = moved(batch.targets, device);
-  return batch;
-}
-
 Tensors concatenated(const std::vector<Tensors>& pieces) {
   std::vector<Tensors::Item> all;
   for (size_t i = 0; i < pieces.front().size(); ++i) {
@@ -139,22 +127,21 @@ struct Computed {
 
 // The model computes `at_once` samples of a batch, which is on the host, at a time. If they need
 // too much memory, it computes half as many from then on.
-Computed outputs_by_pieces(Model& model, const std::vector<Field>& expected, const Batch& batch,
-                           const CallPlace& place, int64_t& at_once) {
-  const c10::Device device = device_of(model);
+Computed outputs_by_pieces(const parallel::ModelPart& model, const std::vector<Field>& expected,
+                           const Batch& batch, const CallPlace& place, int64_t& at_once) {
+  const c10::Device device = device_of(model.module());
   while (true) {
     try {
       if (at_once >= batch.samples) {
         const Batch there = moved(batch, device);
-        return {there, outputs_of(model, expected, there, place)};
+        return {there, outputs_of(model, there.inputs, expected, place)};
       }
       std::vector<Tensors> pieces;
       for (int64_t begin = 0; begin < batch.samples; begin += at_once) {
         const int64_t samples = std::min(at_once, batch.samples - begin);
-        const Batch piece = {.inputs = moved(narrowed(batch.inputs, begin, samples), device),
-                             .targets = {},
-                             .samples = samples};
-        pieces.push_back(moved(outputs_of(model, expected, piece, place), c10::kCPU));
+        const Tensors inputs = moved(narrowed(batch.inputs, begin, samples), device);
+        pieces.push_back(moved(
+            outputs_of(model, inputs, expected, {place.kind, place.number, samples}), c10::kCPU));
       }
       return {batch, concatenated(pieces)};
     } catch (const OutOfMemory& error) {
@@ -168,30 +155,72 @@ Computed outputs_by_pieces(Model& model, const std::vector<Field>& expected, con
   }
 }
 
+// The same by stages: pieces go through this worker's parts, and on to those of the next worker.
+// Only the last part's worker gets outputs.
+Computed outputs_by_stages(const std::vector<EvaluatedModel::Part>& parts,
+                           const std::vector<Field>& expected, const Batch& batch,
+                           const CallPlace& place, int64_t at_once) {
+  std::vector<Tensors> pieces;
+  for (int64_t begin = 0; begin < place.samples; begin += at_once) {
+    const CallPlace here = {place.kind, place.number, std::min(at_once, place.samples - begin)};
+    for (const auto& [part, links] : parts) {
+      const Tensors inputs = part.is_first() ? moved(narrowed(batch.inputs, begin, here.samples),
+                                                     device_of(part.module()))
+                                             : links.inputs->receive().tensors;
+      if (part.is_last()) {
+        pieces.push_back(moved(outputs_of(part, inputs, expected, here), c10::kCPU));
+        continue;
+      }
+      const Tensors outputs = forward_of(part, inputs, here);
+      links.outputs->finish();  // so that at most one piece waits for its receiver
+      links.outputs->send({outputs});
+    }
+  }
+  for (const auto& [part, links] : parts)
+    if (links.outputs) links.outputs->finish();
+  return {batch, pieces.empty() ? Tensors() : concatenated(pieces)};
+}
+
 }  // namespace
 
-Evaluation evaluate(Model& model, Objective& objective, const Scorecard& scorecard,
+EvaluatedModel whole(std::shared_ptr<Model> model, const collective::Communicator& group) {
+  return {.model = model,
+          .parts = {{parallel::ModelPart(model)}},
+          .pipelines = group.world_size(),
+          .pipeline = group.rank()};
+}
+
+Evaluation evaluate(const EvaluatedModel& of, Objective& objective, const Scorecard& scorecard,
                     std::shared_ptr<const Dataset> dataset, collective::Communicator& group,
                     int64_t at_once) {
   const MemoryScope scope(MemoryUse::activations);
   torch::NoGradGuard no_grad;
-  InEvaluation mode(model);
+  InEvaluation mode(*of.model);
   const Fields fields = dataset->fields();
   const std::vector<Field> expected = objective.outputs();
   const int64_t size = dataset->size();
   data::Loader loader(std::move(dataset), {.batch = std::min(kEvaluationBatch, size),
                                            .order = data::SampleOrder::sequential,
                                            .last = data::LastBatch::keep});
+  const bool is_first = of.parts.front().part.is_first(), is_last = of.parts.back().part.is_last();
   Results results(scorecard, loader.batches_per_epoch());
-  const Range mine = slice(loader.batches_per_epoch(), group.world_size(), group.rank());
+  const Range mine = slice(loader.batches_per_epoch(), of.pipelines, of.pipeline);
   if (!mine.empty()) loader.seek(0, mine.begin);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     group.check();
-    const data::LoadedBatch& loaded = loader.next();
-    const Batch on_host = to_tensors(loaded, fields, {0, loaded.whole}, c10::kCPU);
+    Batch on_host;
+    if (is_first || is_last) {
+      const data::LoadedBatch& loaded = loader.next();
+      on_host = to_tensors(loaded, fields, {0, loaded.whole}, c10::kCPU);
+    }
+    const int64_t samples = std::min(kEvaluationBatch, size - i * kEvaluationBatch);
     torch::manual_seed(RandomStream(Purpose::evaluation, i).next());
-    const CallPlace place = {"evaluation batch", i, on_host.samples};
-    const auto [batch, outputs] = outputs_by_pieces(model, expected, on_host, place, at_once);
+    const CallPlace place = {"evaluation batch", i, samples};
+    const auto [batch, outputs] =
+        is_first && is_last && of.parts.size() == 1
+            ? outputs_by_pieces(of.parts.front().part, expected, on_host, place, at_once)
+            : outputs_by_stages(of.parts, expected, on_host, place, at_once);
+    if (!is_last) continue;
     const Loss loss = call_user_code("the objective's loss()", place,
                                      [&] { return objective.loss(outputs, batch); });
     call_user_code("the objective's measure()", place,

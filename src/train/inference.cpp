@@ -84,7 +84,7 @@ run::Json evaluate_model(const run::ModelFile& file, std::shared_ptr<const Datas
   const auto group = launch::join_group({.launcher = "nobody"}, {});
   const objective::Scorecard scorecard(trained.objective->metrics(), Phase::evaluation);
   const Evaluation result =
-      evaluate(*trained.model, *trained.objective, scorecard,
+      evaluate(whole(trained.model, *group), *trained.objective, scorecard,
                data::normalized(std::move(dataset), file.about.normalization), *group);
   run::Json figures = scorecard.figures(result.totals, "");
   figures["samples"] = result.totals.samples;
@@ -97,6 +97,7 @@ void predict(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset,
              const std::function<void(const PredictedRows&)>& take) {
   const torch::NoGradGuard no_grad;
   const TrainedModel trained(file);
+  const parallel::ModelPart model(trained.model);
   const bool classes = are_classes(trained.fields);
   const std::vector<Field> expected = trained.objective->outputs();
   const int64_t size = dataset->size();
@@ -109,7 +110,7 @@ void predict(const run::ModelFile& file, std::shared_ptr<const Dataset> dataset,
     const Batch batch = to_tensors(loaded, inputs->fields(), {0, loaded.whole}, c10::kCPU);
     torch::manual_seed(RandomStream(Purpose::evaluation, i).next());
     const Tensors outputs =
-        outputs_of(*trained.model, expected, batch, {"prediction batch", i, batch.samples});
+        outputs_of(model, batch.inputs, expected, {"prediction batch", i, batch.samples});
     const torch::Tensor rows = rows_of(outputs, expected, batch.samples, classes);
     take({first,
           batch.samples,

@@ -14,8 +14,8 @@
 
 namespace lockstep::train {
 
-MemoryNeeds memory_needs(const Model& model, const Recipe& recipe, const collective::Shards& shards,
-                         int rank) {
+MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
+                         const collective::Shards& shards, int pipeline) {
   int64_t all = 0, trained = 0;
   for (const torch::Tensor& parameter : model.parameters()) {
     const auto bytes = static_cast<int64_t>(parameter.nbytes());
@@ -24,21 +24,21 @@ MemoryNeeds memory_needs(const Model& model, const Recipe& recipe, const collect
   }
   for (const torch::Tensor& buffer : model.buffers()) all += static_cast<int64_t>(buffer.nbytes());
   const bool narrow = recipe.train.compress == "f16" || recipe.train.compress == "bf16";
-  const int64_t slots = parallel::schedule_of(shards, rank).slots;
+  const int64_t slots = parallel::schedule_of(shards, pipeline).slots;
   return {.parameters = all,
           .gradients = narrow ? slots * trained / 2 + trained : slots * trained,
           .optimizer = optim::optimizers().at(recipe.optimizer.name).state_per_parameter * trained};
 }
 
-void require_memory(const MemoryNeeds& needs, const std::string& device, int64_t limit) {
+void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit) {
   if (limit == 0 || needs.sum() <= limit) return;
   throw OutOfMemory(
-      device, needs.sum(), 0, limit,
+      who, needs.sum(), 0, limit,
       fmt::format("{} has {} of memory, and training needs {} before the first step: parameters "
                   "and buffers {}, gradients {}, the optimizer {}; set device.memory to more than "
-                  "that, or use a smaller model: a model that is divided into stages would need at "
-                  "least {} devices of this size",
-                  device, format_bytes(limit), format_bytes(needs.sum()),
+                  "that, or divide the model into stages (--stages): it would need at least {} "
+                  "devices of this size",
+                  who, format_bytes(limit), format_bytes(needs.sum()),
                   format_bytes(needs.parameters), format_bytes(needs.gradients),
                   format_bytes(needs.optimizer), (needs.sum() + limit - 1) / limit));
 }

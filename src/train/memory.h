@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <functional>
@@ -9,7 +10,6 @@
 
 #include "collective/plan/shards.h"
 #include "device/memory_account.h"
-#include "lockstep/model.h"
 #include "recipe/recipe.h"
 #include "run/events.h"
 
@@ -24,13 +24,13 @@ struct MemoryNeeds {
   int64_t sum() const { return parameters + gradients + optimizer; }
 };
 
-/// On worker number `rank`.
-MemoryNeeds memory_needs(const Model& model, const Recipe& recipe, const collective::Shards& shards,
-                         int rank);
+/// Of a model or some layers of it, in pipeline number `pipeline`.
+MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
+                         const collective::Shards& shards, int pipeline);
 
 /// Throws OutOfMemory if a device with `limit` bytes has less than that: with the parts, and how
-/// many such devices would have enough.
-void require_memory(const MemoryNeeds& needs, const std::string& device, int64_t limit);
+/// many such devices would have enough. `who` is "virtual:0", or also names the stage.
+void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit);
 
 /// How many samples a pass may have in a device's memory, about; `failed` were too many. `pass` is
 /// called with fewer, to see what they need, and throws OutOfMemory. Nothing if that cannot be

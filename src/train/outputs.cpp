@@ -51,14 +51,17 @@ void check_output(const torch::Tensor& output, const Field& field, int64_t sampl
 
 }  // namespace
 
-Tensors outputs_of(Model& model, const std::vector<Field>& expected, const Batch& batch,
-                   const CallPlace& place) {
-  Tensors outputs =
-      call_user_code("the model's forward()", place, [&] { return model.forward(batch.inputs); });
+Tensors forward_of(const parallel::ModelPart& part, const Tensors& inputs, const CallPlace& place) {
+  return call_user_code("the model's forward()", place, [&] { return part.forward(inputs); });
+}
+
+Tensors outputs_of(const parallel::ModelPart& part, const Tensors& inputs,
+                   const std::vector<Field>& expected, const CallPlace& place) {
+  Tensors outputs = forward_of(part, inputs, place);
   bool fit = true;
   for (const Field& field : expected) {
     const torch::Tensor& output = output_for(field, expected.size(), outputs).second;
-    check_output(output, field, batch.samples);
+    check_output(output, field, place.samples);
     fit &= output.dim() == static_cast<int64_t>(field.shape.size()) + 1 &&
            std::equal(field.shape.begin(), field.shape.end(), output.sizes().begin() + 1);
   }
@@ -67,7 +70,7 @@ Tensors outputs_of(Model& model, const std::vector<Field>& expected, const Batch
   for (const Field& field : expected) {
     const Tensors::Item& output = output_for(field, expected.size(), outputs);
     reshaped[static_cast<size_t>(&output - &*outputs.begin())].second =
-        output.second.reshape(sizes_for(field, batch.samples));
+        output.second.reshape(sizes_for(field, place.samples));
   }
   return Tensors(std::move(reshaped));
 }

@@ -4,15 +4,19 @@
 
 #include "lockstep/batch.h"
 #include "lockstep/dataset.h"
-#include "lockstep/model.h"
+#include "parallel/model_part.h"
 #include "train/user_code.h"
 
 namespace lockstep::train {
 
-/// The model's outputs for a batch, each in the shape that the objective expects; one with as many
-/// elements is reshaped. Throws Error if forward() throws, and BadInput if an expected output is
-/// missing or has another number of elements: the objective's arithmetic might broadcast it.
-Tensors outputs_of(Model& model, const std::vector<Field>& expected, const Batch& batch,
-                   const CallPlace& place);
+/// What a part of the model computes. Throws Error if forward() throws.
+Tensors forward_of(const parallel::ModelPart& part, const Tensors& inputs, const CallPlace& place);
+
+/// The outputs of the model's last part, each in the shape that the objective expects; one with as
+/// many elements is reshaped. Throws also BadInput if an expected output is missing or has another
+/// number of elements than `place.samples` samples have: the objective's arithmetic might broadcast
+/// it.
+Tensors outputs_of(const parallel::ModelPart& part, const Tensors& inputs,
+                   const std::vector<Field>& expected, const CallPlace& place);
 
 }  // namespace lockstep::train

@@ -4,6 +4,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/units.h"
@@ -38,46 +39,68 @@ int found_cuda_devices() {
   return found;
 }
 
-c10::Device made_device(const Recipe& recipe, int local_rank, const std::string& devices) {
+// The numbers of a worker's devices, of `there` of a kind.
+std::vector<int> numbers_of(const std::string& kind, int there, int local_rank, int stages,
+                            const std::optional<DeviceSelection>& selection) {
+  const std::vector<int> visible = visible_devices(kind, there, visible_variables(), selection);
+  std::vector<int> numbers;
+  for (int stage = 0; stage < stages; ++stage)
+    numbers.push_back(device_of_worker(kind, visible, local_rank * stages + stage));
+  return numbers;
+}
+
+std::vector<c10::Device> virtual_devices_for(const Recipe& recipe, const std::vector<int>& numbers,
+                                             const std::optional<DeviceSelection>& selection) {
+  const int needed = *std::ranges::max_element(numbers) + 1;
+  VirtualDeviceOptions options{.count = selection ? selection->count.value_or(needed) : needed,
+                               .memory_bytes = memory_limit(recipe)};
+  if (recipe.device.asynchronous) {
+    options.mode = VirtualDeviceOptions::Mode::asynchronous;
+    options.cores = static_cast<int>(recipe.train.threads);
+  }
+  make_virtual_devices(options);
+  std::vector<c10::Device> made;
+  for (const int number : numbers) made.push_back(virtual_device(number));
+  return made;
+}
+
+std::vector<c10::Device> made_devices(const Recipe& recipe, int local_rank, int stages,
+                                      const std::string& devices) {
   std::optional<DeviceSelection> selection;
   if (!devices.empty()) selection = parse_devices(devices);
   const std::string& kind = recipe.device.kind;
-  const auto number = [&](int there) {
-    return device_of_worker(kind, visible_devices(kind, there, visible_variables(), selection),
-                            local_rank);
-  };
   if (recipe.device.asynchronous && kind != "virtual")
     throw BadInput("device.asynchronous = true: only for device.kind = virtual, not {}", kind);
-  if (kind == "virtual") {
-    const int index = number(kMostVirtualDevices);
-    const int count = selection ? selection->count.value_or(index + 1) : index + 1;
-    VirtualDeviceOptions options{.count = count, .memory_bytes = memory_limit(recipe)};
-    if (recipe.device.asynchronous) {
-      options.mode = VirtualDeviceOptions::Mode::asynchronous;
-      options.cores = static_cast<int>(recipe.train.threads);
-    }
-    make_virtual_devices(options);
-    return virtual_device(index);
-  }
+  if (kind == "virtual")
+    return virtual_devices_for(
+        recipe, numbers_of(kind, kMostVirtualDevices, local_rank, stages, selection), selection);
   if (kind == "cuda") {
-    const int index = number(found_cuda_devices());
+    std::vector<c10::Device> found;
+    for (const int number : numbers_of(kind, found_cuda_devices(), local_rank, stages, selection))
+      found.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(number));
     if (!recipe.device.memory.empty())
       throw BadInput("device.memory = {}: cuda devices have their own memory; leave it out",
                      recipe.device.memory);
-    return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
+    return found;
   }
   limit_cpu_memory(0);
-  return c10::kCPU;
+  return std::vector<c10::Device>(static_cast<size_t>(stages), c10::kCPU);
 }
 
 }  // namespace
 
-c10::Device device_for(const Recipe& recipe, int local_rank, const std::string& devices) {
-  const c10::Device device = made_device(recipe, local_rank, devices);
+std::vector<c10::Device> devices_for(const Recipe& recipe, int local_rank, int stages,
+                                     const std::string& devices) {
+  std::vector<c10::Device> made = made_devices(recipe, local_rank, stages, devices);
   // Threads of their own compute backward passes on devices.
-  if (MemoryAccount* const account = virtual_devices::account_of(device))
-    account->set_use_of_other_threads(MemoryUse::activations);
-  return device;
+  for (const c10::Device device : made)
+    if (MemoryAccount* const account = virtual_devices::account_of(device))
+      account->set_use_of_other_threads(MemoryUse::activations);
+  return made;
+}
+
+c10::Device device_for(const Recipe& recipe, int local_rank, const std::string& devices) {
+  return devices_for(recipe, local_rank, 1, devices).front();
 }
 
 int64_t memory_limit(const Recipe& recipe) {

@@ -3,14 +3,21 @@
 #include <c10/core/Device.h>
 #include <torch/nn/module.h>
 
+#include <string>
+#include <vector>
+
 #include "recipe/recipe.h"
 
 namespace lockstep::train {
 
-/// The device of a worker: number `local_rank` of the visible ones of the recipe's kind, of which
-/// `devices` selects some (see device/visible.h). Makes virtual devices if that is their kind, and
-/// counts the device's memory from now on. Throws BadInput if there are too few, and for a limit of
-/// memory that cannot be had.
+/// The devices of a worker, one for each of `stages`: those that come after the devices of workers
+/// with lower local ranks, of the visible ones of the recipe's kind, of which `devices` selects
+/// some (see device/visible.h). On the CPU all are the CPU. Makes virtual devices if that is their
+/// kind, and counts the devices' memory from now on. Throws BadInput if there are too few, and for
+/// a limit of memory that cannot be had.
+std::vector<c10::Device> devices_for(const Recipe& recipe, int local_rank, int stages,
+                                     const std::string& devices = {});
+/// The device of a worker with one stage.
 c10::Device device_for(const Recipe& recipe, int local_rank, const std::string& devices = {});
 
 /// The recipe's limit of a device's memory, in bytes; 0: none.

@@ -3,6 +3,8 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <span>
 #include <thread>
 
@@ -61,6 +63,7 @@ void Reporter::start(int64_t parameters) {
       {"threads", recipe_.train.threads},
       {"workers", setup_.group.world_size()},
       {"shards", shards_of(recipe_)},
+      {"stages", recipe_.parallel.stages},
       {"transport", setup_.group.transport().name()},
       {"out", out()},
       {"load_seconds", setup_.data->load_seconds},
@@ -80,7 +83,7 @@ void Reporter::warn_of_circumstances() {
     warn(
         fmt::format("optimizer.scale_lr_by_workers multiplies the learning rate by {}: the result "
                     "depends on the number of workers",
-                    setup_.group.world_size()));
+                    setup_.grid->pipelines()));
   if (const bool chooses = recipe_.train.patience > 0 || kept_checkpoints(recipe_).best;
       chooses && !setup_.has_validation())
     warn(
@@ -123,20 +126,34 @@ void Reporter::go_on(int64_t step) {
 // Of parameters and buffers, so that `compare` can find where two runs diverge.
 void Reporter::digest(int64_t step) {
   const int64_t every = recipe_.log.digest_every_steps;
-  if (folder_ == nullptr || every == 0 || step % every != 0) return;
+  if (every == 0 || step % every != 0 || !has_share_in_events()) return;
   const Stopwatch stopwatch;
-  Json tensors = Json::object();
+  std::vector<std::string> found;
   const auto add = [&](const std::string& name, const torch::Tensor& anywhere) {
     const torch::Tensor tensor = anywhere.detach().cpu();
     const std::span bytes(static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes());
-    tensors[name] = fmt::format("{:016x}", fingerprint(bytes));
+    found.push_back(Json{name, fmt::format("{:016x}", fingerprint(bytes))}.dump());
   };
-  for (const auto& item : setup_.model->named_parameters()) add(item.key(), item.value());
-  for (const auto& item : setup_.model->named_buffers()) add(item.key(), item.value());
+  for (const parallel::ModelPart& part : setup_.parts) {
+    for (const auto& item : part.module().named_parameters()) add(item.key(), item.value());
+    for (const auto& item : part.module().named_buffers()) add(item.key(), item.value());
+  }
+  std::map<std::string, std::string> by_name;
+  for (const std::string& each : setup_.grid->gathered(std::move(found)))
+    by_name.emplace(Json::parse(each)[0], Json::parse(each)[1]);
+  Json tensors = Json::object();
+  for (const auto& item : setup_.model->named_parameters())
+    tensors[item.key()] = by_name[item.key()];
+  for (const auto& item : setup_.model->named_buffers()) tensors[item.key()] = by_name[item.key()];
   events_.write({{"event", "digest"},
                  {"step", step},
                  {"seconds", stopwatch.seconds()},
                  {"tensors", tensors}});
+}
+
+// Rank 0 writes events, of what it knows or gets from the other workers of its pipeline.
+bool Reporter::has_share_in_events() const {
+  return folder_ != nullptr || (!setup_.grid->is_whole() && setup_.grid->pipeline() == 0);
 }
 
 void Reporter::step(const ResumePoint& point, const objective::Totals& totals,
@@ -150,8 +167,18 @@ void Reporter::step(const ResumePoint& point, const objective::Totals& totals,
 // Which kernel a layer uses is known after its first call.
 void Reporter::write_kernels() {
   kernels_written_ = true;
+  if (!has_share_in_events()) return;
+  std::set<std::string> computed;  // here, not by another stage
+  for (const parallel::ModelPart& part : setup_.parts)
+    for (const auto& item : part.module().named_modules()) computed.insert(item.key());
+  std::vector<std::string> served;
+  for (const auto& [layer, served_by] : setup_.model->kernels())
+    if (computed.contains(layer)) served.push_back(Json{layer, served_by}.dump());
   Json layers = Json::object();
-  for (const auto& [layer, served_by] : setup_.model->kernels()) layers[layer] = served_by;
+  for (const std::string& each : setup_.grid->gathered(std::move(served))) {
+    const Json pair = Json::parse(each);
+    layers[pair[0].get<std::string>()] = pair[1];
+  }
   if (!layers.empty()) events_.write({{"event", "kernels"}, {"layers", layers}});
 }
 
@@ -197,7 +224,10 @@ Json Reporter::bytes_sent_by_all() const {
 
 // Of the worker that needed most.
 Json Reporter::memory_of_all() const {
-  Json most = memory_figures(setup_.device);
+  Json most = memory_figures(setup_.devices.front());
+  for (const c10::Device device : setup_.devices)
+    if (Json other = memory_figures(device); !other.is_null() && other["peak"] > most["peak"])
+      most = std::move(other);
   for (const std::string& text : setup_.group.gather_texts(most.dump()))
     if (Json other = Json::parse(text); !other.is_null() && other["peak"] > most["peak"])
       most = std::move(other);
@@ -278,15 +308,15 @@ Json Reporter::stopped(int64_t step) {
   return event;
 }
 
-Json Reporter::end(const ResumePoint& point, const LastEvaluations& last,
-                   const StragglerReport& report, double seconds) {
+Json Reporter::end(const ResumePoint& point, const Results& last, const StragglerReport& report,
+                   double seconds) {
   if (last.test) write_tables(point.step, "test", *last.test);
   const Json bytes_by_kind = bytes_sent_by_all();
   int64_t bytes = 0;
   for (const auto& [kind, count] : bytes_by_kind.items()) bytes += count.get<int64_t>();
   const TimeSpent& spent = point.spent;
   Json event = {{"event", "end"},
-                {"model_sha256", model_sha256(*setup_.model)},
+                {"model_sha256", last.model_sha256},
                 {"steps", point.step},
                 {"epochs", epochs_until(point.step)},
                 {"ended_early", point.step < setup_.total_steps}};

@@ -44,14 +44,15 @@ class Reporter {
   void checkpoint(const run::CheckpointWriter::Written& written);
 
   run::Json stopped(int64_t step);
-  struct LastEvaluations {
+  struct Results {
+    std::string model_sha256;
     const Evaluation& of_epoch;             ///< as passed to `epoch`
     const std::optional<Evaluation>& test;  ///< nothing if that is of the test split
   };
   /// Collective: adds up the bytes that all workers sent. `report` is of the last `seconds`, in
   /// which this generation ran.
-  run::Json end(const ResumePoint& point, const LastEvaluations& last,
-                const StragglerReport& report, double seconds);
+  run::Json end(const ResumePoint& point, const Results& last, const StragglerReport& report,
+                double seconds);
 
  private:
   void warn_of_circumstances();
@@ -64,6 +65,7 @@ class Reporter {
   std::string split() const { return setup_.has_validation() ? "validation" : "test"; }
   double epochs_until(int64_t step) const;
   std::string out() const { return folder_ == nullptr ? "" : folder_->path().string(); }
+  bool has_share_in_events() const;
   run::Json bytes_sent() const;
   run::Json bytes_sent_by_all() const;
   run::Json memory_of_all() const;

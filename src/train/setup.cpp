@@ -12,7 +12,10 @@
 #include "lockstep/error.h"
 #include "model/models.h"
 #include "objective/objectives.h"
+#include "parallel/parameters.h"
 #include "parallel/tensor_buffer.h"
+#include "pipeline/workers.h"
+#include "train/division.h"
 #include "train/memory.h"
 #include "train/placement.h"
 #include "train/state.h"
@@ -74,7 +77,7 @@ std::shared_ptr<Model> model_for(const Recipe& recipe, const Dataset& dataset,
   return made;
 }
 
-std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model) {
+std::vector<std::string> loaded_weights(const Recipe& recipe, Model& model) {
   const Weights which = recipe.model.weights_partial ? Weights::those_that_fit : Weights::all;
   const run::Safetensors file = run::read_safetensors(recipe.model.weights);
   try {
@@ -86,19 +89,17 @@ std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model
   }
 }
 
-void move_to_device(Model& model, c10::Device device) {
-  const MemoryScope scope(MemoryUse::parameters);
-  model.to(device);
+std::shared_ptr<parallel::Grid> grid_for(const Recipe& recipe, const World& world) {
+  check_worker_count(recipe, world.size());
+  return std::make_shared<parallel::Grid>(world, pipeline_shape(recipe));
 }
 
-collective::Shards shards_for(const Recipe& recipe, int world_size) {
-  check_worker_count(recipe, world_size);
-  return collective::Shards::even(slices_of(recipe), world_size);
-}
-
-data::Share share_of(const collective::Shards& shards, int rank) {
-  const auto at = static_cast<size_t>(rank);
-  return {shards.bounds()[at], shards.bounds()[at + 1], shards.count()};
+// Workers with neither the first nor the last part of the model need no samples.
+data::Share share_of(const collective::Shards& shards, const parallel::Grid& grid) {
+  const auto at = static_cast<size_t>(grid.pipeline());
+  const bool needs_samples = grid.has_part(0) || grid.has_part(grid.shape().parts() - 1);
+  const int64_t begin = shards.bounds()[at];
+  return {begin, needs_samples ? shards.bounds()[at + 1] : begin, shards.count()};
 }
 
 std::string describe(const std::vector<Metric>& metrics) {
@@ -116,6 +117,11 @@ std::string describe(const std::vector<Metric>& metrics) {
 // Without this check, workers with different data or recipes would train without an error.
 void require_same_run(const Setup& setup, Facts facts) {
   for (const auto& [key, value] : result_values(setup.recipe)) facts.emplace_back(key, value);
+  facts.emplace_back("parallel.stages", fmt::format("{}", setup.recipe.parallel.stages));
+  facts.emplace_back("parallel.schedule", setup.recipe.parallel.schedule);
+  facts.emplace_back("parallel.split", setup.recipe.parallel.split);
+  facts.emplace_back("parallel.parts_per_stage",
+                     fmt::format("{}", setup.grid->shape().parts_per_stage));
   facts.emplace_back("the data's digest", setup.data->digest);
   facts.emplace_back("the objective's metrics", describe(setup.objective->metrics()));
   agree(facts, [&](const std::string& text) { return setup.group.gather_texts(text); });
@@ -134,32 +140,66 @@ data::LoaderOptions loader_options(const Recipe& recipe, const data::Share& shar
 }  // namespace
 
 Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingData> loaded,
-             Facts facts, Start start, const std::string& devices)
+             Facts facts, Start start, const std::string& selected)
     : recipe(checked(std::move(asked))),
       world(std::move(everyone)),
       group(world.communicator()),
-      shards(shards_for(recipe, group.world_size())),
-      device(device_for(recipe, world.local_rank(), devices)),
+      grid(grid_for(recipe, world)),
+      shards(collective::Shards::even(slices_of(recipe), grid->pipelines())),
+      devices(devices_for(recipe, world.local_rank(),
+                          pipeline::stages_of_worker(grid->shape(), world.size()), selected)),
       data(std::move(loaded)),
       objective(objective_for(recipe, test())),
       model(model_for(recipe, train(), *objective)),
       evaluation(objective->metrics(), Phase::evaluation),
       ranking(recipe.train.best_by, objective->metrics()),
-      batches(std::make_shared<DeviceBatches>(device, train().fields())),
+      batches(std::make_shared<DeviceBatches>(devices.front(), train().fields())),
       loader(data->splits.train,
-             loader_options(recipe, share_of(shards, group.rank()), batches->deliver())),
+             loader_options(recipe, share_of(shards, *grid), batches->deliver())),
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
                                          : recipe.train.epochs * steps_per_epoch) {
-  if (!recipe.model.weights.empty()) {
-    lacks_weights = start == Start::again && !std::filesystem::exists(recipe.model.weights);
-    if (!lacks_weights) left_weights = load_initial_weights(recipe, *model);
-  }
-  require_memory(memory_needs(*model, recipe, shards, group.rank()), parallel::device_name(device),
-                 memory_limit(recipe));
-  move_to_device(*model, device);
-  limit_memory(device, recipe);
   require_same_run(*this, std::move(facts));
+  load_initial_weights(start);
+  divide_model();
+  limit_memory(devices.front(), recipe);
+}
+
+void Setup::load_initial_weights(Start start) {
+  if (recipe.model.weights.empty()) return;
+  lacks_weights = start == Start::again && !std::filesystem::exists(recipe.model.weights);
+  if (!lacks_weights) left_weights = loaded_weights(recipe, *model);
+}
+
+// Moves the parts that this worker computes to their devices, and frees the others.
+void Setup::divide_model() {
+  const parallel::Parameters trained = parallel::trained_parameters(*model);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    parameters.emplace(trained.names[i], i);
+    parameter_count += trained.tensors[i].numel();
+  }
+  const std::vector<Range> layers = divide(recipe, model, *data, world);
+  const auto activations =
+      recipe.parallel.recompute ? parallel::Activations::recomputed : parallel::Activations::kept;
+  for (const int part : grid->parts())
+    parts.push_back(layers.empty()
+                        ? parallel::ModelPart(model)
+                        : parallel::ModelPart(parallel::require_layers(model, recipe.model.name),
+                                              layers[static_cast<size_t>(part)], activations));
+  release_others(*model, parts);
+  const MemoryScope scope(MemoryUse::parameters);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const c10::Device device = devices[i % devices.size()];
+    const std::string name = parallel::device_name(device);
+    const std::string who =
+        grid->shape().stages == 1
+            ? name
+            : fmt::format("{}, which computes stage {} ({}),", name,
+                          grid->shape().stage_of(grid->parts()[i]), parts[i].describe());
+    require_memory(memory_needs(parts[i].module(), recipe, shards, grid->pipeline()), who,
+                   memory_limit(recipe));
+    parts[i].module().to(device);
+  }
 }
 
 }  // namespace lockstep::train

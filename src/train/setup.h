@@ -2,6 +2,7 @@
 
 #include <c10/core/Device.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "lockstep/objective.h"
 #include "lockstep/world.h"
 #include "objective/scorecard.h"
+#include "parallel/grid.h"
+#include "parallel/model_part.h"
 #include "recipe/recipe.h"
 #include "train/batch_tensors.h"
 #include "train/best.h"
@@ -27,19 +30,24 @@ struct Setup {
   /// Collective. Throws BadInput; Mismatch if workers have different recipes, data, metrics or
   /// `facts`.
   Setup(Recipe recipe, World world, std::shared_ptr<const data::TrainingData> data, Facts facts,
-        Start start, const std::string& devices);
+        Start start, const std::string& selected_devices);
   Setup(const Setup&) = delete;
   Setup& operator=(const Setup&) = delete;
 
   const Recipe recipe;
   World world;
   collective::Communicator& group;
-  const collective::Shards shards;
-  const c10::Device device;
+  const std::shared_ptr<parallel::Grid> grid;
+  const collective::Shards shards;         ///< of pipelines
+  const std::vector<c10::Device> devices;  ///< by stage of this worker
   const std::shared_ptr<const data::TrainingData> data;
   const std::shared_ptr<Objective> objective;
+  /// Where other workers compute parts of it, their parameters and buffers are empty here.
   const std::shared_ptr<Model> model;
-  std::vector<std::string> left_weights;  ///< of model.weights, and why they do not fit
+  std::vector<parallel::ModelPart> parts;    ///< of the model, that this worker computes
+  std::map<std::string, size_t> parameters;  ///< of the whole model: positions of trained ones
+  int64_t parameter_count = 0;               ///< numbers in them
+  std::vector<std::string> left_weights;     ///< of model.weights, and why they do not fit
   /// Whether model.weights was not there to be loaded.
   bool lacks_weights = false;
   const objective::Scorecard evaluation;  ///< of the validation and test splits
@@ -52,6 +60,10 @@ struct Setup {
   const Dataset& train() const { return *data->splits.train; }
   const Dataset& test() const { return *data->splits.test; }
   bool has_validation() const { return data->splits.validation != nullptr; }
+
+ private:
+  void load_initial_weights(Start start);
+  void divide_model();
 };
 
 }  // namespace lockstep::train

@@ -2,7 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -45,32 +47,27 @@ struct NamedTensor {
 };
 
 // Parameters and buffers, in the model's own order.
-std::vector<NamedTensor> tensors_of(const Model& model) {
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& model) {
   std::vector<NamedTensor> state;
   for (const auto& item : model.named_parameters()) state.push_back({item.key(), item.value()});
   for (const auto& item : model.named_buffers()) state.push_back({item.key(), item.value()});
   return state;
 }
 
-// A model's tensors in host memory: copies of those that are elsewhere.
-class HostState {
- public:
-  explicit HostState(const Model& model) : tensors_(tensors_of(model)) {
-    for (NamedTensor& named : tensors_) {
-      named.tensor = named.tensor.detach().cpu();
-      const torch::Tensor& tensor = named.tensor;
-      views_.push_back({named.name,
-                        type_name(tensor),
-                        tensor.sizes().vec(),
-                        {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
-    }
-  }
-  const std::vector<TensorView>& views() const { return views_; }
+// Of the parts that this worker trains.
+std::vector<NamedTensor> tensors_of(const Step& step) {
+  std::vector<NamedTensor> state;
+  for (const auto& part : step.trained())
+    for (NamedTensor& each : tensors_of(part->part().module())) state.push_back(std::move(each));
+  return state;
+}
 
- private:
-  std::vector<NamedTensor> tensors_;
-  std::vector<TensorView> views_;
-};
+TensorView view_of(const std::string& name, const torch::Tensor& tensor) {
+  return {name,
+          type_name(tensor),
+          tensor.sizes().vec(),
+          {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}};
+}
 
 void set_bytes(const torch::Tensor& tensor, std::span<const std::byte> bytes) {
   const bool on_host = tensor.device().is_cpu();
@@ -88,11 +85,12 @@ struct OptimizerTensor {
 
 std::vector<OptimizerTensor> optimizer_tensors(Step& step) {
   std::vector<OptimizerTensor> tensors;
-  for (const auto& state : step.optimizer().state())
-    for (const auto& parameter : step.replica().flat_parameters().parameters())
-      tensors.push_back({fmt::format("{}{}:{}", kOptimizerPrefix, state.name, parameter.name),
-                         &parameter,
-                         state.values.subspan(parameter.begin, parameter.end - parameter.begin)});
+  for (const auto& part : step.trained())
+    for (const auto& state : part->optimizer().state())
+      for (const auto& parameter : part->replica().flat_parameters().parameters())
+        tensors.push_back({fmt::format("{}{}:{}", kOptimizerPrefix, state.name, parameter.name),
+                           &parameter,
+                           state.values.subspan(parameter.begin, parameter.end - parameter.begin)});
   return tensors;
 }
 
@@ -164,14 +162,62 @@ ResumePoint resume_point_from(const std::string& text) {
           .best = json.contains("best") ? best_from(json.at("best")) : Best()};
 }
 
-std::string model_sha256(const Model& model) {
-  return run::digest(HostState(model).views());
+CollectedState::CollectedState(const Model& model) {
+  for (const NamedTensor& each : tensors_of(model)) {
+    tensors_.push_back(each.tensor.detach().cpu());
+    model_.push_back(view_of(each.name, tensors_.back()));
+  }
 }
 
-void save_weights(const fs::path& path, const Model& model, const Metadata& about) {
+CollectedState::CollectedState(const Model& model, Step& step) {
+  for (const NamedTensor& each : tensors_of(step)) {
+    tensors_.push_back(each.tensor.detach().cpu());
+    model_.push_back(view_of(each.name, tensors_.back()));
+  }
+  for (const auto& tensor : optimizer_tensors(step))
+    optimizer_.push_back(
+        {tensor.name, "F32", tensor.parameter->shape, std::as_bytes(tensor.values)});
+  if (step.trained().size() > 1 || !step.grid().is_whole()) collect(model, step.grid());
+}
+
+// Takes the tensors of other stages, and sorts all as the model has them.
+void CollectedState::collect(const Model& model, parallel::Grid& grid) {
+  if (!grid.is_whole()) take_from_stages(grid);
+  std::map<std::string, size_t> order;
+  for (const NamedTensor& each : tensors_of(model)) order.emplace(each.name, order.size());
+  std::ranges::sort(model_, {}, [&](const TensorView& each) { return order[each.name]; });
+}
+
+void CollectedState::take_from_stages(parallel::Grid& grid) {
+  std::vector<TensorView> own = std::exchange(model_, {});
+  for (TensorView& each : std::exchange(optimizer_, {})) own.push_back(std::move(each));
+  if (grid.pipeline() > 0) return;
+  std::vector<std::string> headers;
+  std::vector<std::byte> bytes;
+  for (const TensorView& each : own) {
+    headers.push_back(run::Json{each.name, each.type, each.shape, each.bytes.size()}.dump());
+    bytes.insert(bytes.end(), each.bytes.begin(), each.bytes.end());
+  }
+  headers = grid.gathered(std::move(headers));
+  received_ = grid.joined_on_first(std::move(bytes));
+  if (received_.empty()) return;
+  const std::byte* begin = received_.data();
+  for (const std::string& text : headers) {
+    const auto header = run::Json::parse(text);
+    TensorView tensor{header[0], header[1], header[2], {begin, header[3].get<size_t>()}};
+    begin += tensor.bytes.size();
+    (tensor.name.starts_with(kOptimizerPrefix) ? optimizer_ : model_).push_back(std::move(tensor));
+  }
+}
+
+std::string model_sha256(const CollectedState& state) {
+  return run::digest(state.model());
+}
+
+void save_weights(const fs::path& path, std::span<const TensorView> model, const Metadata& about) {
   Metadata metadata = about;
   metadata["format"] = "pt";
-  run::write_safetensors(path, HostState(model).views(), metadata);
+  run::write_safetensors(path, model, metadata);
 }
 
 std::vector<std::string> load_weights(const Safetensors& file, const fs::path& path, Model& model,
@@ -200,16 +246,13 @@ std::vector<std::string> load_weights(const Safetensors& file, const fs::path& p
   return left;
 }
 
-void capture(const Model& model, Step& step, const ResumePoint& point, Metadata about,
+void capture(const CollectedState& state, const ResumePoint& point, Metadata about,
              Safetensors& into) {
   into.metadata = std::move(about);
   into.metadata["format"] = "pt";
   into.metadata[kResumeKey] = to_text(point);
-  const HostState state(model);
-  into.tensors = state.views();
-  for (const auto& tensor : optimizer_tensors(step))
-    into.tensors.push_back(
-        {tensor.name, "F32", tensor.parameter->shape, std::as_bytes(tensor.values)});
+  into.tensors = state.model();
+  into.tensors.insert(into.tensors.end(), state.optimizer().begin(), state.optimizer().end());
   size_t bytes = 0;
   for (const TensorView& tensor : into.tensors) bytes += tensor.bytes.size();
   into.storage.resize(bytes);
@@ -221,25 +264,61 @@ void capture(const Model& model, Step& step, const ResumePoint& point, Metadata 
   }
 }
 
+void broadcast(Safetensors& state, World& world) {
+  run::Json header = {{"metadata", state.metadata}, {"bytes", state.storage.size()}};
+  for (const TensorView& each : state.tensors)
+    header["tensors"].push_back({each.name, each.type, each.shape,
+                                 each.bytes.data() - state.storage.data(), each.bytes.size()});
+  header = run::Json::parse(world.broadcast(header.dump()));
+  state.storage.resize(header["bytes"].get<size_t>());
+  world.communicator().broadcast(
+      {state.storage.data(), static_cast<int64_t>(state.storage.size()), Type::u8}, 0);
+  state.metadata = header["metadata"].get<Metadata>();
+  state.tensors.clear();
+  for (const auto& each : header["tensors"])
+    state.tensors.push_back(
+        {each[0],
+         each[1],
+         each[2],
+         {state.storage.data() + each[3].get<ptrdiff_t>(), each[4].get<size_t>()}});
+}
+
 int64_t step_of(const Safetensors& state) {
   return resume_point_of(state, "memory").step;
 }
 
-ResumePoint restore(const Safetensors& state, const fs::path& path, Model& model, Step& step) {
+std::vector<TensorView> weights_in(const Safetensors& state) {
+  std::vector<TensorView> weights = state.tensors;
+  std::erase_if(weights,
+                [](const TensorView& each) { return each.name.starts_with(kOptimizerPrefix); });
+  return weights;
+}
+
+ResumePoint restore(const Safetensors& state, const fs::path& path, const Model& model,
+                    Step& step) {
   ResumePoint point = resume_point_of(state, path);
+  std::set<std::string> known;
+  for (const NamedTensor& each : tensors_of(model)) known.insert(each.name);
+  for (const TensorView& tensor : weights_in(state))
+    if (!known.contains(tensor.name))
+      throw BadInput("{}: is for another model: its tensor '{}' is not in this model",
+                     path.string(), tensor.name);
   const auto tensors = optimizer_tensors(step);
   for (const auto& tensor : tensors)
     require(state, path, tensor.name, "F32", tensor.parameter->shape);
-  load_weights(state, path, model);
+  const std::vector<NamedTensor> weights = tensors_of(step);
+  for (const auto& [name, tensor] : weights)
+    require(state, path, name, type_name(tensor), tensor.sizes().vec());
+  for (const auto& [name, tensor] : weights) set_bytes(tensor, state.find(name)->bytes);
   for (const auto& tensor : tensors)
     std::memcpy(tensor.values.data(), state.find(tensor.name)->bytes.data(),
                 tensor.values.size_bytes());
   return point;
 }
 
-std::vector<parallel::StateTensor> state_tensors(const Model& model, Step& step) {
+std::vector<parallel::StateTensor> state_tensors(Step& step) {
   std::vector<parallel::StateTensor> all;
-  for (const auto& [name, tensor] : tensors_of(model)) all.push_back({name, tensor});
+  for (const auto& [name, tensor] : tensors_of(step)) all.push_back({name, tensor});
   for (const auto& tensor : optimizer_tensors(step))
     all.push_back({tensor.name, torch::from_blob(tensor.values.data(),
                                                  {static_cast<int64_t>(tensor.values.size())},

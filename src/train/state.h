@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,12 +46,34 @@ std::string to_text(const ResumePoint& point);
 /// Throws nlohmann::json::exception for any other text.
 ResumePoint resume_point_from(const std::string& text);
 
-/// sha256 over all parameters and buffers with their names.
-std::string model_sha256(const Model& model);
+/// A model's parameters and buffers, and the optimizer's state, in host memory.
+class CollectedState {
+ public:
+  /// Of a whole model that this worker has.
+  explicit CollectedState(const Model& model);
+  /// Of the model that this step trains. Where its stages are on several workers it is collected on
+  /// rank 0, and empty elsewhere; then collective between the workers of a pipeline.
+  CollectedState(const Model& model, Step& step);
 
-/// Writes the model's tensors, with PyTorch's state-dict names. `about` becomes the file's
-/// metadata.
-void save_weights(const std::filesystem::path& path, const Model& model,
+  /// The model's tensors, in its order, with PyTorch's state-dict names.
+  const std::vector<run::TensorView>& model() const { return model_; }
+  const std::vector<run::TensorView>& optimizer() const { return optimizer_; }
+
+ private:
+  void collect(const Model& model, parallel::Grid& grid);
+  void take_from_stages(parallel::Grid& grid);
+
+  std::vector<torch::Tensor> tensors_;  ///< memory of model_
+  std::vector<std::byte> received_;     ///< from other workers
+  std::vector<run::TensorView> model_;
+  std::vector<run::TensorView> optimizer_;
+};
+
+/// sha256 over all parameters and buffers with their names.
+std::string model_sha256(const CollectedState& state);
+
+/// Writes the model's tensors. `about` becomes the file's metadata.
+void save_weights(const std::filesystem::path& path, std::span<const run::TensorView> model,
                   const run::Metadata& about = {});
 
 /// Whether a file must have the weights of all the model's tensors and no others, or those that
@@ -66,18 +89,26 @@ std::vector<std::string> load_weights(const run::Safetensors& file,
 
 /// Copies everything that is needed to resume: weights, buffers, optimizer state, resume point;
 /// `about` is added to the metadata. Reuses the memory of `into`.
-void capture(const Model& model, Step& step, const ResumePoint& point, run::Metadata about,
+void capture(const CollectedState& state, const ResumePoint& point, run::Metadata about,
              run::Safetensors& into);
 
-/// Restores a captured state. Messages call it `path`. Throws BadInput if it belongs to another
-/// model; then nothing is changed.
-ResumePoint restore(const run::Safetensors& state, const std::filesystem::path& path, Model& model,
-                    Step& step);
+/// Restores a captured state, of which a worker takes the parts of the model that it trains.
+/// Messages call it `path`. Throws BadInput if it belongs to another model; then nothing is
+/// changed.
+ResumePoint restore(const run::Safetensors& state, const std::filesystem::path& path,
+                    const Model& model, Step& step);
+
+/// The model's tensors of a captured state.
+std::vector<run::TensorView> weights_in(const run::Safetensors& state);
+
+/// All workers get the state of rank 0. Collective.
+void broadcast(run::Safetensors& state, World& world);
 
 /// The number of steps that were finished when it was captured.
 int64_t step_of(const run::Safetensors& state);
 
-/// The tensors that `capture` copies, in place, to broadcast them to other workers.
-std::vector<parallel::StateTensor> state_tensors(const Model& model, Step& step);
+/// Everything that is needed to resume of what this worker trains, in place, to broadcast it to
+/// other workers.
+std::vector<parallel::StateTensor> state_tensors(Step& step);
 
 }  // namespace lockstep::train

@@ -1,18 +1,15 @@
 #include "train/step.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
-#include "base/range.h"
-#include "base/units.h"
 #include "device/random.h"
 #include "lockstep/error.h"
-#include "parallel/on_host.h"
-#include "train/memory.h"
+#include "parallel/generator.h"
+#include "pipeline/in_one_order.h"
 #include "train/outputs.h"
 #include "train/placement.h"
-#include "train/user_code.h"
-#include "virtual_devices/accounts.h"
 
 namespace lockstep::train {
 
@@ -21,12 +18,12 @@ using objective::Totals;
 using observe::ScopedSpan;
 using observe::Span;
 using parallel::Replica;
-using parallel::ReplicaOptions;
 using parallel::ShardStatistics;
+using pipeline::Action;
 
 namespace {
 
-constexpr size_t kRequests = 2;
+constexpr int kRequests = 2;
 
 constexpr const char* kSmallBatchHint =
     "; an epoch's last batch is smaller than the others: train.drop_last = true leaves it out";
@@ -36,87 +33,212 @@ double items_of(const data::LoadedBatch& batch) {
   return static_cast<double>(std::max<int64_t>(batch.whole_items, 1));
 }
 
-std::span<float> floats_of(const torch::Tensor& tensor) {
-  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
-
-int64_t state_bytes(optim::Optimizer& optimizer) {
-  int64_t bytes = 0;
-  for (const auto& [name, values] : optimizer.state())
-    bytes += static_cast<int64_t>(values.size_bytes());
-  return bytes;
-}
-
-ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& shards) {
-  const std::string& compress = recipe.train.compress;
-  ReplicaOptions options{.shards = shards,
-                         .parameters = ReplicaOptions::ParameterMemory::flat,
-                         .buffers = ReplicaOptions::BufferMode::mean_over_shards};
-  if (compress == "f16") options.compress = Compress::f16;
-  if (compress == "bf16") options.compress = Compress::bf16;
-  if (compress == "power_sgd")
-    options.hook = power_sgd(
-        {.rank = recipe.train.compress_rank, .seed = static_cast<uint64_t>(recipe.train.seed)});
-  return options;
+// What this worker does in a step: the actions of its stage, or of all stages.
+std::vector<Action> actions_of(const Recipe& recipe, const parallel::Grid& grid,
+                               const collective::Shards& shards) {
+  pipeline::PipelineShape shape = grid.shape();
+  const auto pipeline = static_cast<size_t>(grid.pipeline());
+  shape.micro_batches = static_cast<int>(shards.bounds()[pipeline + 1] - shards.bounds()[pipeline]);
+  const pipeline::PipelineSchedule schedule =
+      make_schedule(pipeline::pipeline_schedules().at(recipe.parallel.schedule), shape);
+  return grid.is_whole() ? in_one_order(schedule)
+                         : schedule.actions[static_cast<size_t>(grid.parts().front())];
 }
 
 }  // namespace
 
+CallPlace Step::Scene::place(int64_t samples, int64_t whole_batch) const {
+  return {"step", step, samples, batch.whole < whole_batch ? kSmallBatchHint : ""};
+}
+
 Step::Step(const Recipe& recipe, StepParts parts)
     : parts_(std::move(parts)),
-      device_(device_of(*parts_.model)),
       seed_(static_cast<uint64_t>(recipe.train.seed)),
       batch_(recipe.train.batch),
       accumulate_(recipe.train.accumulate),
       clip_norm_(recipe.optimizer.clip_norm),
       outputs_(parts_.objective->outputs()),
       scorecard_(parts_.objective->metrics(), Phase::training),
-      replica_(*parts_.model, parts_.world, replica_options(recipe, parts_.shards),
-               [this](size_t parameter) { take_gradient(parameter); }),
-      optimizer_(optim::make_optimizer(
-          recipe.optimizer,
-          replica_.flat_parameters().sections(recipe.optimizer.decay_bias_and_norm))),
-      optimizer_memory_(virtual_devices::account_of(device_), state_bytes(*optimizer_),
-                        MemoryUse::optimizer),
-      sums_(static_cast<int64_t>(scorecard_.sums() + kRequests), parts_.shards, replica_.group()) {
-  got_gradient_.resize(replica_.parameters().size());
+      actions_(actions_of(recipe, *parts_.grid, parts_.shards)) {
+  std::vector<c10::Device> devices;
+  for (const parallel::ModelPart& part : parts_.model) devices.push_back(device_of(part.module()));
+  const std::vector<parallel::PartLinks> links = link_parts(*parts_.grid, parts_.world, devices);
+  for (size_t i = 0; i < parts_.model.size(); ++i)
+    trained_.push_back(std::make_unique<TrainedPart>(
+        recipe, parts_.model[i], links[i], parts_.grid->replicas(parts_.grid->parts()[i]),
+        parts_.shards, [this, i](size_t parameter) { take_gradient(i, parameter); }));
+  if (!trained_.back()->part().is_last()) return;
+  collective::Communicator& group = trained_.back()->replica().group();
+  sums_.emplace(static_cast<int64_t>(scorecard_.sums()) + kRequests, parts_.shards, group);
   if (scorecard_.maxima() > 0)
-    maxima_.emplace(static_cast<int64_t>(scorecard_.maxima()), parts_.shards, replica_.group(),
+    maxima_.emplace(static_cast<int64_t>(scorecard_.maxima()), parts_.shards, group,
                     Operation::max);
 }
 
 Totals Step::run(const data::LoadedBatch& batch, int64_t step, observe::SpanTimes& spans) {
-  replica_.check_model();
-  replica_.notice_loaded_weights();
-  for (int pass = 0; pass < replica_.passes(); ++pass) {
+  for (const auto& part : trained_) {
+    part->replica().check_model();
+    part->replica().notice_loaded_weights();
+  }
+  const Scene scene{batch, step, spans};
+  for (const Action& action : actions_) {
     try {
-      run_shard(pass, batch, step, spans);
+      perform(action, scene);
     } catch (const OutOfMemory& error) {
-      throw with_advice(error, batch, step, pass);
+      throw with_advice(error, action, scene);
     }
   }
+  Totals totals;
   {
     ScopedSpan span(spans, Span::exchange);
-    const collective::Pending sums = sums_.start();
-    const collective::Pending maxima = maxima_ ? maxima_->start() : collective::Pending();
-    replica_.finish(std::min(batch.whole, replica_.shards()));
-    sums.wait();
-    maxima.wait();
+    totals = finish(scene);
   }
-  const std::span<double> sums = sums_.result().first(scorecard_.sums());
-  const std::span<double> requests = sums_.result().last(kRequests);
-  const Totals totals = scorecard_.totals(sums, maxima_ ? maxima_->result() : std::span<double>());
-  {
-    ScopedSpan span(spans, Span::optimizer);
-    update(batch, step, totals.weight);
-  }
-  for (size_t i = 0; i < kRequests; ++i) granted_[i] = requests[i] > 0;
+  ScopedSpan span(spans, Span::optimizer);
+  update(scene, totals.weight);
   return totals;
 }
 
-void Step::take_gradient(size_t parameter) {
+TrainedPart& Step::part(int number) {
+  const std::vector<int>& numbers = parts_.grid->parts();
+  return *trained_[static_cast<size_t>(std::ranges::find(numbers, number) - numbers.begin())];
+}
+
+Range Step::samples_of(const Scene& scene, int micro_batch) const {
+  const Replica& replica = trained_.front()->replica();
+  return slice(scene.batch.whole, replica.shards(), replica.shard(micro_batch));
+}
+
+void Step::perform(const Action& action, const Scene& scene) {
+  TrainedPart& part = this->part(action.part);
+  const int micro_batch = action.micro_batch;
+  // Forward and backward passes of no samples count, too.
+  if (!action.computes() && samples_of(scene, micro_batch).empty()) return;
+  const ScopedSpan span(scene.spans, action.kind == Kind::forward    ? Span::forward
+                                     : action.kind == Kind::backward ? Span::backward
+                                                                     : Span::exchange);
+  switch (action.kind) {
+    case Kind::receive_input:
+      return part.receive_input(micro_batch);
+    case Kind::forward:
+      return forward(part, micro_batch, scene);
+    case Kind::send_output:
+      return part.send_output(micro_batch, requests_);
+    case Kind::receive_gradient:
+      return part.receive_gradient(micro_batch);
+    case Kind::backward:
+      return backward(part, micro_batch, scene);
+    case Kind::send_gradient:
+      return part.send_gradient(micro_batch);
+  }
+}
+
+// Seeded by step and shard, so that random numbers do not depend on who computes the shard, and
+// when. A part goes on where the one before it ended.
+void Step::seed_generator(const TrainedPart& part, const MicroBatch& own, int micro_batch,
+                          const Scene& scene) const {
+  const int64_t shard = part.replica().shard(micro_batch);
+  torch::manual_seed(RandomStream(Purpose::forward, seed_, scene.step, shard).next());
+  if (own.generator.defined()) parallel::set_generator_state(own.generator);
+}
+
+void Step::forward(TrainedPart& part, int micro_batch, const Scene& scene) {
+  const Range samples = samples_of(scene, micro_batch);
+  part.replica().group().check();
+  part.replica().begin_forward(micro_batch, samples.empty() ? ShardStatistics::Shard::is_empty
+                                                            : ShardStatistics::Shard::has_samples);
+  if (samples.empty()) return;
+  const MemoryScope scope(MemoryUse::activations);
+  const CallPlace place = scene.place(samples.size(), batch_);
+  MicroBatch& own = part.micro_batch(micro_batch);
+  seed_generator(part, own, micro_batch, scene);
+  if (part.part().is_first() || part.part().is_last())
+    own.samples = moved(parts_.batches->part(scene.batch, samples), part.device());
+  const Tensors& inputs = part.part().is_first() ? own.samples.inputs : own.inputs;
+  if (!part.part().is_last()) {
+    const at::Tensor before = parallel::generator_state();
+    own.outputs = forward_of(part.part(), inputs, place);
+    const at::Tensor after = parallel::generator_state();
+    if (own.generator.defined() || !after.equal(before)) own.generator = after;
+    return;
+  }
+  own.outputs = outputs_of(part.part(), inputs, outputs_, place);
+  own.loss = call_user_code("the objective's loss()", place, [&] {
+    return checked(parts_.objective->loss(own.outputs, own.samples));
+  });
+}
+
+void Step::backward(TrainedPart& part, int micro_batch, const Scene& scene) {
+  const Range samples = samples_of(scene, micro_batch);
+  part.replica().begin_backward(micro_batch);
+  if (!samples.empty()) {
+    const MemoryScope scope(MemoryUse::activations);
+    gradients_ = Gradients::taken;
+    // With this scale, the mean over shards is the sum divided by the whole batch's items.
+    const double scale = static_cast<double>(part.replica().shards()) / items_of(scene.batch);
+    call_user_code("the backward pass", scene.place(samples.size(), batch_), [&] {
+      if (part.part().is_last())
+        (part.micro_batch(micro_batch).loss.sum * scale).backward();
+      else
+        part.backward_from_gradients(micro_batch);
+    });
+    gradients_ = Gradients::refused;
+  }
+  if (part.part().is_last()) score(part, micro_batch, scene);
+  part.replica().end_backward();
+  if (part.part().is_first()) part.forget(micro_batch);
+}
+
+void Step::score(TrainedPart& part, int micro_batch, const Scene& scene) {
+  const std::span<double> sums = sums_->slot(micro_batch);
+  const Scorecard::Slot slot = {sums.first(scorecard_.sums()),
+                                maxima_ ? maxima_->slot(micro_batch) : std::span<double>(),
+                                {}};
+  Scorecard::clear(slot);
+  const MicroBatch& own = part.micro_batch(micro_batch);
+  const int64_t requests = requests_ | own.notes;
+  for (int i = 0; i < kRequests; ++i)
+    sums[scorecard_.sums() + static_cast<size_t>(i)] = (requests & (int64_t{1} << i)) != 0 ? 1 : 0;
+  if (own.samples.samples > 0) {
+    const torch::NoGradGuard no_grad;
+    call_user_code("the objective's measure()", scene.place(own.samples.samples, batch_), [&] {
+      scorecard_.score(*parts_.objective, own.outputs, own.samples, own.loss, slot);
+    });
+  }
+  sums_->fold(micro_batch);
+  if (maxima_) maxima_->fold(micro_batch);
+}
+
+// Waits for the gradients and buffers of all shards, and adds up their losses and metrics.
+Totals Step::finish(const Scene& scene) {
+  const collective::Pending sums = sums_ ? sums_->start() : collective::Pending();
+  const collective::Pending maxima = maxima_ ? maxima_->start() : collective::Pending();
+  for (const auto& part : trained_) {
+    part->finish_sending();
+    part->replica().finish(std::min(scene.batch.whole, part->replica().shards()));
+  }
+  sums.wait();
+  maxima.wait();
+  std::vector<double> results(scorecard_.sums() + kRequests + scorecard_.maxima());
+  if (sums_) {
+    const auto rest = std::ranges::copy(sums_->result(), results.begin()).out;
+    if (maxima_) std::ranges::copy(maxima_->result(), rest);
+  }
+  parts_.grid->share_from_last(results);
+  const std::span<const double> all(results);
+  granted_ = 0;
+  for (int i = 0; i < kRequests; ++i)
+    if (all[scorecard_.sums() + static_cast<size_t>(i)] > 0) granted_ |= int64_t{1} << i;
+  return scorecard_.totals(all.first(scorecard_.sums()), all.last(scorecard_.maxima()));
+}
+
+void Step::roll_back() {
+  for (const auto& part : trained_) part->roll_back();
+}
+
+void Step::take_gradient(size_t part, size_t parameter) {
+  Replica& replica = trained_[part]->replica();
   if (gradients_ == Gradients::dropped) {
-    replica_.parameters().tensors[parameter].mutable_grad().reset();
+    replica.parameters().tensors[parameter].mutable_grad().reset();
     return;
   }
   if (gradients_ == Gradients::refused)
@@ -124,92 +246,21 @@ void Step::take_gradient(size_t parameter) {
         "a backward pass inside the model's forward() or the objective's loss(): its gradients "
         "would be mixed up with the step's; add the term to the loss, or compute gradients by "
         "torch::autograd::grad");
-  got_gradient_[parameter] = 1;
-  replica_.take(parameter, Replica::Gradient::dropped);
+  trained_[part]->got_gradient()[parameter] = 1;
+  replica.take(parameter, Replica::Gradient::dropped);
 }
 
 std::vector<std::string> Step::without_gradient() {
-  std::vector<double> anywhere = got_gradient_;
-  replica_.group().all_reduce({reinterpret_cast<std::byte*>(anywhere.data()),
-                               static_cast<int64_t>(anywhere.size()), Type::f64},
-                              Operation::max);
   std::vector<std::string> names;
-  for (size_t i = 0; i < anywhere.size(); ++i)
-    if (anywhere[i] == 0) names.push_back(replica_.parameters().names[i]);
-  return names;
-}
-
-void Step::run_shard(int pass, const data::LoadedBatch& batch, int64_t step,
-                     observe::SpanTimes& spans) {
-  replica_.group().check();
-  const int64_t shard = replica_.shard(pass);
-  const Range range = slice(batch.whole, replica_.shards(), shard);
-  const std::span<double> sums = sums_.slot(pass);
-  const Scorecard::Slot slot = {
-      sums.first(scorecard_.sums()), maxima_ ? maxima_->slot(pass) : std::span<double>(), {}};
-  Scorecard::clear(slot);
-  for (size_t i = 0; i < kRequests; ++i)
-    sums[scorecard_.sums() + i] = pass == 0 && requests_[i] ? 1 : 0;
-  replica_.begin_pass(pass);
-  if (!range.empty()) {
-    const Batch part = parts_.batches->part(batch, range);
-    const char* const hint = batch.whole < batch_ ? kSmallBatchHint : "";
-    gradients_ = Gradients::taken;
-    // With this scale, the mean over shards is the sum divided by the whole batch's items.
-    const auto [outputs, loss] = forward_backward(
-        {step, shard, part, static_cast<double>(replica_.shards()) / items_of(batch), hint}, spans);
-    const CallPlace place = {"step", step, part.samples, hint};
-    torch::NoGradGuard no_grad;
-    call_user_code("the objective's measure()", place,
-                   [&] { scorecard_.score(*parts_.objective, outputs, part, loss, slot); });
+  for (const auto& part : trained_) {
+    std::vector<double> anywhere = part->got_gradient();
+    part->replica().group().all_reduce({reinterpret_cast<std::byte*>(anywhere.data()),
+                                        static_cast<int64_t>(anywhere.size()), Type::f64},
+                                       Operation::max);
+    for (size_t i = 0; i < anywhere.size(); ++i)
+      if (anywhere[i] == 0) names.push_back(part->replica().parameters().names[i]);
   }
-  replica_.end_pass(range.empty() ? ShardStatistics::Shard::is_empty
-                                  : ShardStatistics::Shard::has_samples);
-  sums_.fold(pass);
-  if (maxima_) maxima_->fold(pass);
-}
-
-Step::Result Step::forward_backward(const Piece& piece, observe::SpanTimes& spans) {
-  const MemoryScope scope(MemoryUse::activations);
-  const CallPlace place = {"step", piece.step, piece.samples.samples, piece.hint};
-  // Dropout draws from LibTorch's generator: seeding it by step and shard makes it independent of
-  // the order of shards.
-  torch::manual_seed(RandomStream(Purpose::forward, seed_, piece.step, piece.shard).next());
-  Result result;
-  const Gradients then = std::exchange(gradients_, Gradients::refused);
-  {
-    ScopedSpan span(spans, Span::forward);
-    result.outputs = outputs_of(*parts_.model, outputs_, piece.samples, place);
-    result.loss = call_user_code("the objective's loss()", place, [&] {
-      return checked(parts_.objective->loss(result.outputs, piece.samples));
-    });
-  }
-  {
-    ScopedSpan span(spans, Span::backward);
-    gradients_ = then;
-    call_user_code("the backward pass", place, [&] { (result.loss.sum * piece.scale).backward(); });
-    gradients_ = Gradients::refused;
-  }
-  return result;
-}
-
-OutOfMemory Step::with_advice(const OutOfMemory& error, const data::LoadedBatch& batch,
-                              int64_t step, int pass) {
-  const Range shard = slice(batch.whole, replica_.shards(), replica_.shard(pass));
-  observe::SpanTimes unused;
-  const auto try_with = [&](int64_t samples) {
-    gradients_ = Gradients::dropped;
-    const Batch part = parts_.batches->part(batch, {shard.begin, shard.begin + samples});
-    forward_backward({step, replica_.shard(pass), part, 1, ""}, unused);
-  };
-  MemoryAccount* const account = virtual_devices::account_of(device_);
-  std::optional<int64_t> fit;
-  if (account != nullptr) fit = samples_that_fit(*account, shard.size(), try_with);
-  gradients_ = Gradients::refused;
-  return {error.device(), error.asked(), error.in_use(), error.limit(),
-          fmt::format("{}; this was step {}, in a pass over {}{}", error.what(), step,
-                      plural(shard.size(), "sample"),
-                      advice(fit, {batch_, replica_.shards() / accumulate_, accumulate_}))};
+  return parts_.grid->gathered(std::move(names));
 }
 
 Loss Step::checked(Loss loss) const {
@@ -221,19 +272,30 @@ Loss Step::checked(Loss loss) const {
 }
 
 // The optimizer runs last and cannot fail, so after an error parameters are unchanged.
-void Step::update(const data::LoadedBatch& batch, int64_t step, double weight) {
+void Step::update(const Scene& scene, double weight) {
   if (!(weight > 0))
     throw BadInput("the objective's weights of step {}'s batch sum to {}: expected more than 0",
-                   step, weight);
+                   scene.step, weight);
   // Gradients were divided by the batch's items; objectives may define other weights.
-  if (const double items = items_of(batch); weight != items)
-    replica_.scale_gradients(items / weight);
-  if (clip_norm_ > 0) replica_.clip_gradient_norm(clip_norm_);
-  parallel::on_host({replica_.flat_parameters().values(), replica_.flat_gradients()},
-                    [&](const std::vector<torch::Tensor>& all) {
-                      optimizer_->step(floats_of(all[0]), floats_of(all[1]),
-                                       parts_.schedule.at(step), step + 1);
-                    });
+  const double items = items_of(scene.batch);
+  for (const auto& part : trained_)
+    if (weight != items) part->replica().scale_gradients(items / weight);
+  if (clip_norm_ > 0) clip_gradients();
+  for (const auto& part : trained_) part->update(parts_.schedule.at(scene.step), scene.step);
+}
+
+// The norm is that of the whole model's gradients, added up in the order of its parameters.
+void Step::clip_gradients() {
+  std::vector<double> norms(parts_.parameters.size());
+  for (const auto& part : trained_) {
+    const std::vector<double> own = part->replica().gradient_norms();
+    for (size_t i = 0; i < own.size(); ++i)
+      norms[parts_.parameters.at(part->replica().parameters().names[i])] = own[i];
+  }
+  parts_.grid->add_up(norms);
+  const double norm = parallel::joint_norm(norms);
+  if (norm <= clip_norm_) return;
+  for (const auto& part : trained_) part->replica().scale_gradients(clip_norm_ / norm);
 }
 
 }  // namespace lockstep::train

@@ -1,24 +1,26 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/range.h"
 #include "data/loader.h"
-#include "device/memory_account.h"
-#include "lockstep/model.h"
 #include "lockstep/objective.h"
 #include "objective/scorecard.h"
 #include "observe/spans.h"
-#include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "parallel/replica.h"
+#include "parallel/grid.h"
+#include "parallel/model_part.h"
 #include "parallel/sharded_vector.h"
+#include "pipeline/schedule.h"
 #include "recipe/recipe.h"
 #include "train/batch_tensors.h"
+#include "train/trained_part.h"
+#include "train/user_code.h"
 
 namespace lockstep::train {
 
@@ -27,83 +29,96 @@ enum class TogetherRequest { stop, regroup };
 
 /// What a step needs.
 struct StepParts {
-  std::shared_ptr<Model> model;
+  std::vector<parallel::ModelPart> model;  ///< the parts that this worker trains
+  /// Of the whole model: the position of each trained parameter, by name.
+  std::map<std::string, size_t> parameters;
   std::shared_ptr<Objective> objective;
   std::shared_ptr<const DeviceBatches> batches;
   optim::Schedule schedule;
-  collective::Shards shards;
+  collective::Shards shards;  ///< of pipelines
+  std::shared_ptr<parallel::Grid> grid;
   World world;
 };
 
-/// One optimizer update on one global batch: every worker computes its shards, one after another,
-/// and gradients are averaged over all shards.
+/// One optimizer update on one global batch. Every pipeline computes its shards, its
+/// *micro-batches*, and gradients are averaged over all shards. Without stages, a worker is a
+/// pipeline of one part, the model.
 class Step {
  public:
   /// Moves the model's parameters into contiguous memory. Collective.
   Step(const Recipe& recipe, StepParts parts);
 
-  /// Runs step number `step`, counted from 0, on this worker's share of the batch. Returns loss and
-  /// metrics of the whole batch. Adds times to `spans`.
+  /// Runs step number `step`, counted from 0, on this pipeline's share of the batch. Returns loss
+  /// and metrics of the whole batch. Adds times to `spans`.
   objective::Totals run(const data::LoadedBatch& batch, int64_t step, observe::SpanTimes& spans);
 
   /// The next step sends this worker's request to all workers, which all see it as granted after
   /// that step.
-  void request(TogetherRequest request) { requests_[static_cast<size_t>(request)] = true; }
-  bool granted(TogetherRequest request) const { return granted_[static_cast<size_t>(request)]; }
+  void request(TogetherRequest request) { requests_ |= bit(request); }
+  bool granted(TogetherRequest request) const { return (granted_ & bit(request)) != 0; }
 
   /// After `run` has thrown: restores parameters and buffers to their state before it.
-  void roll_back() { replica_.roll_back(); }
+  void roll_back();
 
   /// The names of parameters that got no gradient on any worker so far. Collective.
   std::vector<std::string> without_gradient();
 
   double learning_rate(int64_t step) const { return parts_.schedule.at(step); }
   const objective::Scorecard& scorecard() const { return scorecard_; }
-  parallel::Replica& replica() { return replica_; }
-  optim::Optimizer& optimizer() { return *optimizer_; }
+  /// The parts of the model that this worker trains.
+  const std::vector<std::unique_ptr<TrainedPart>>& trained() const { return trained_; }
+  parallel::Grid& grid() { return *parts_.grid; }
 
  private:
-  /// A pass's part of a batch.
-  struct Piece {
+  using Kind = pipeline::Action::Kind;
+
+  /// What an action works on.
+  struct Scene {
+    const data::LoadedBatch& batch;
     int64_t step;
-    int64_t shard;
-    const Batch& samples;
-    double scale;      ///< of the loss
-    const char* hint;  ///< what to do about an exception in the model
-  };
-  struct Result {
-    Tensors outputs;
-    Loss loss;
+    observe::SpanTimes& spans;
+
+    CallPlace place(int64_t samples, int64_t whole_batch) const;
   };
 
-  void run_shard(int pass, const data::LoadedBatch& batch, int64_t step, observe::SpanTimes& spans);
-  Result forward_backward(const Piece& piece, observe::SpanTimes& spans);
-  OutOfMemory with_advice(const OutOfMemory& error, const data::LoadedBatch& batch, int64_t step,
-                          int pass);
-  void take_gradient(size_t parameter);
+  static int64_t bit(TogetherRequest request) { return int64_t{1} << static_cast<int>(request); }
+
+  TrainedPart& part(int number);
+  Range samples_of(const Scene& scene, int micro_batch) const;
+  void perform(const pipeline::Action& action, const Scene& scene);
+  void forward(TrainedPart& part, int micro_batch, const Scene& scene);
+  void backward(TrainedPart& part, int micro_batch, const Scene& scene);
+  void seed_generator(const TrainedPart& part, const MicroBatch& own, int micro_batch,
+                      const Scene& scene) const;
+  void score(TrainedPart& part, int micro_batch, const Scene& scene);
+  objective::Totals finish(const Scene& scene);
+  OutOfMemory with_advice(const OutOfMemory& error, const pipeline::Action& action,
+                          const Scene& scene);
+  std::string advice_for(TrainedPart& part, const pipeline::Action& action, const Scene& scene);
+  void try_pass(TrainedPart& part, const Batch& samples, const Scene& scene);
+  void take_gradient(size_t part, size_t parameter);
   Loss checked(Loss loss) const;
-  void update(const data::LoadedBatch& batch, int64_t step, double weight);
+  void update(const Scene& scene, double weight);
+  void clip_gradients();
 
   // Constant after construction.
   const StepParts parts_;
-  const c10::Device device_;
   const uint64_t seed_;
   const int64_t batch_;       ///< samples of a whole batch
   const int64_t accumulate_;  ///< pieces of a shard of the recipe
   const double clip_norm_;
   const std::vector<Field> outputs_;  ///< that the objective expects
   const objective::Scorecard scorecard_;
+  const std::vector<pipeline::Action> actions_;  ///< of this worker, in order
 
-  std::vector<double> got_gradient_;  ///< by parameter: 1, or 0 if it never did on this worker
   /// What becomes of gradients: those of a backward pass inside the model's forward() are refused.
   enum class Gradients { refused, taken, dropped } gradients_ = Gradients::refused;
-  parallel::Replica replica_;
-  const std::unique_ptr<optim::Optimizer> optimizer_;
-  const MemoryCharge optimizer_memory_;
-  parallel::ShardedVector<double> sums_;  ///< the scorecard's sums, then requests
+  std::vector<std::unique_ptr<TrainedPart>> trained_;
+  /// Of the last part's workers: the scorecard's sums, then requests.
+  std::optional<parallel::ShardedVector<double>> sums_;
   std::optional<parallel::ShardedVector<double>> maxima_;
-  std::array<bool, 2> requests_ = {};  ///< by TogetherRequest
-  std::array<bool, 2> granted_ = {};
+  int64_t requests_ = 0;  ///< bits, as bit() says
+  int64_t granted_ = 0;
 };
 
 }  // namespace lockstep::train

@@ -33,13 +33,15 @@ double highest_rate(const Recipe& recipe, int workers) {
 }
 
 StepParts parts_of(const Setup& setup) {
-  return {.model = setup.model,
+  return {.model = setup.parts,
+          .parameters = setup.parameters,
           .objective = setup.objective,
           .batches = setup.batches,
           .schedule = optim::Schedule(setup.recipe.schedule,
-                                      highest_rate(setup.recipe, setup.group.world_size()),
+                                      highest_rate(setup.recipe, setup.grid->pipelines()),
                                       setup.total_steps, setup.steps_per_epoch),
           .shards = setup.shards,
+          .grid = setup.grid,
           .world = setup.world};
 }
 
@@ -66,13 +68,17 @@ class Run {
  private:
   void take_up(const Safetensors* memory);
   void load_checkpoint();
-  void find_best_weights();
+  void find_best_weights(const std::vector<run::TensorView>& weights);
   void take_state_of(int donor);
+  void take_parts_of_checkpoint();
   void train_one_step();
   void settle();
   void evaluate_model();
   Evaluation evaluated_on(const std::shared_ptr<const Dataset>& split);
+  EvaluatedModel evaluated_model() const;
+  int64_t evaluated_at_once() const;
   void note_best();
+  std::string write_weights(std::filesystem::path (run::RunFolder::*file)() const);
   bool patience_is_over() const;
   void warn_of_untrained();
   void report_stragglers();
@@ -95,6 +101,7 @@ class Run {
   // Changes with every step.
   Step step_;
   Reporter reporter_;
+  Safetensors loaded_;  ///< the checkpoint, on rank 0, until stages have taken what they train
   ResumePoint point_;
   Evaluation evaluated_;  ///< the last one, of the validation split or else the test split
   Stopwatch since_clocked_;
@@ -195,7 +202,7 @@ void Run::take_up(const Safetensors* memory) {
   }
   point_.step = 0;
   if (folder_ == nullptr)
-    reporter_.start(step_.replica().flat_parameters().count());
+    reporter_.start(setup_.parameter_count);
   else
     load_checkpoint();
   take_state_of(0);
@@ -203,13 +210,13 @@ void Run::take_up(const Safetensors* memory) {
 }
 
 void Run::load_checkpoint() {
-  const auto found = checkpoints_->newest();
+  auto found = checkpoints_->newest();
   const Json before = last_start(*folder_);
   if (!found) {
     if (setup_.lacks_weights)
       throw BadInput("{}: no such file, and {} has no checkpoint to resume from",
                      recipe_.model.weights, folder_->path().string());
-    reporter_.start(step_.replica().flat_parameters().count());
+    reporter_.start(setup_.parameter_count);
     if (folder_->goes_on())
       reporter_.warn(
           fmt::format("{} has no checkpoint to resume from: the run starts again at step 0",
@@ -221,24 +228,25 @@ void Run::load_checkpoint() {
     throw BadInput(
         "{}: was trained on other data: {} has changed since then; restore it, or start a new run",
         found->path.string(), recipe_.data.name);
-  reporter_.start(step_.replica().flat_parameters().count());
+  reporter_.start(setup_.parameter_count);
   for (const std::string& warning : found->warnings) reporter_.warn(warning);
   point_ = std::move(resumed);
   last_checkpoint_step_ = point_.step;
   reporter_.resume(point_.step, found->path.string(), before);
   if (point_.best.figure != setup_.ranking.figure()) point_.best = {};  // changed by --force
-  find_best_weights();
+  find_best_weights(weights_in(found->state));
+  loaded_ = std::move(found->state);
 }
 
 // They are missing if they were not asked for before, or were removed.
-void Run::find_best_weights() {
+void Run::find_best_weights(const std::vector<run::TensorView>& weights) {
   const bool exist = std::filesystem::exists(folder_->best_weights());
   if (exist && !kept_checkpoints(recipe_).best)
     reporter_.warn(fmt::format("{} is not updated any more: checkpoint.keep is not \"best\"",
                                folder_->best_weights().string()));
   if (exist || !kept_checkpoints(recipe_).best || point_.best.step == 0) return;
   if (point_.best.step == point_.step)
-    save_weights(folder_->best_weights(), *setup_.model, about_the_model());
+    save_weights(folder_->best_weights(), weights, about_the_model());
   else
     reporter_.warn(
         fmt::format("{} is missing, and the weights of the best epoch so far (after step {}) with "
@@ -251,13 +259,23 @@ void Run::take_state_of(int donor) {
   if (setup_.group.world_size() == 1) return;
   const auto texts = setup_.group.gather_texts(to_text(point_));
   point_ = resume_point_from(texts[static_cast<size_t>(donor)]);
-  parallel::FlatState(state_tensors(*setup_.model, step_), setup_.group).broadcast(donor);
+  if (setup_.grid->shape().stages == 1)
+    parallel::FlatState(state_tensors(step_), setup_.group).broadcast(donor);
+  else if (point_.step > 0)
+    take_parts_of_checkpoint();
+}
+
+// Each stage takes what it trains of the checkpoint that rank 0 has loaded.
+void Run::take_parts_of_checkpoint() {
+  Safetensors checkpoint = std::exchange(loaded_, {});
+  broadcast(checkpoint, setup_.world);
+  if (setup_.group.rank() > 0) restore(checkpoint, "rank 0's checkpoint", *setup_.model, step_);
 }
 
 void Run::remember(Safetensors& into) {
   step_.roll_back();
   point_.spent.total += since_clocked_.restart();
-  capture(*setup_.model, step_, point_, {}, into);
+  capture(CollectedState(*setup_.model, step_), point_, {}, into);
 }
 
 void Run::evaluate_model() {
@@ -268,19 +286,41 @@ void Run::evaluate_model() {
 Evaluation Run::evaluated_on(const std::shared_ptr<const Dataset>& split) {
   reporter_.evaluate(point_.step);
   const Stopwatch stopwatch;
-  Evaluation evaluation = evaluate(*setup_.model, *setup_.objective, setup_.evaluation, split,
-                                   setup_.group, recipe_.evaluate.batch);
+  Evaluation evaluation = evaluate(evaluated_model(), *setup_.objective, setup_.evaluation, split,
+                                   setup_.group, evaluated_at_once());
   point_.spent.evaluation += stopwatch.seconds();
   return evaluation;
+}
+
+EvaluatedModel Run::evaluated_model() const {
+  EvaluatedModel evaluated{.model = setup_.model,
+                           .pipelines = setup_.grid->pipelines(),
+                           .pipeline = setup_.grid->pipeline()};
+  for (const auto& part : step_.trained()) evaluated.parts.push_back({part->part(), part->links()});
+  return evaluated;
+}
+
+// A stage whose device has little memory computes at once what it computes in a step.
+int64_t Run::evaluated_at_once() const {
+  const bool is_limited = setup_.grid->shape().stages > 1 && !recipe_.device.memory.empty();
+  const int64_t in_a_step = std::max<int64_t>(recipe_.train.batch / slices_of(recipe_), 1);
+  return is_limited ? std::min(recipe_.evaluate.batch, in_a_step) : recipe_.evaluate.batch;
 }
 
 void Run::note_best() {
   const bool is_best =
       setup_.ranking.note(point_.best, point_.step, evaluated_.totals, setup_.evaluation);
-  if (!is_best || folder_ == nullptr || !kept_checkpoints(recipe_).best) return;
+  if (is_best && kept_checkpoints(recipe_).best) write_weights(&run::RunFolder::best_weights);
+}
+
+// Rank 0 writes the model's weights to a file of the run's folder. Returns their digest there.
+std::string Run::write_weights(std::filesystem::path (run::RunFolder::*file)() const) {
+  if (folder_ == nullptr && setup_.grid->is_whole()) return {};
   const Stopwatch stopwatch;
-  save_weights(folder_->best_weights(), *setup_.model, about_the_model());
+  const CollectedState state(*setup_.model, step_);
+  if (folder_ != nullptr) save_weights((folder_->*file)(), state.model(), about_the_model());
   point_.spent.checkpoint += stopwatch.seconds();
+  return model_sha256(state);
 }
 
 bool Run::patience_is_over() const {
@@ -300,7 +340,8 @@ void Run::warn_of_untrained() {
 }
 
 void Run::report_stragglers() {
-  const StragglerReport report = step_.replica().stragglers();
+  if (setup_.grid->shape().stages > 1) return;  // stages wait for each other in turn
+  const StragglerReport report = step_.trained().front()->replica().stragglers();
   all_stragglers_ = joined(std::move(all_stragglers_), report);
   reporter_.stragglers(point_.step, report, since_stragglers_.restart());
 }
@@ -308,9 +349,11 @@ void Run::report_stragglers() {
 void Run::save_checkpoint() {
   last_checkpoint_step_ = point_.step;
   point_.spent.total += since_clocked_.restart();
-  if (!writer_) return;
+  if (!writer_ && setup_.grid->is_whole()) return;
   const Stopwatch stopwatch;
-  capture(*setup_.model, step_, point_, about_the_model(), writer_->begin());
+  const CollectedState state(*setup_.model, step_);
+  if (!writer_) return;
+  capture(state, point_, about_the_model(), writer_->begin());
   writer_->write(point_.step);
   point_.spent.checkpoint += stopwatch.seconds();
 }
@@ -365,10 +408,10 @@ Outcome Run::end() {
   std::optional<Evaluation> test;
   if (setup_.has_validation()) test = evaluated_on(setup_.data->splits.test);
   finish_checkpoints();
-  if (folder_ != nullptr) save_weights(folder_->weights(), *setup_.model, about_the_model());
+  const std::string sha256 = write_weights(&run::RunFolder::weights);
   point_.spent.total += since_clocked_.restart();
-  Outcome outcome{Outcome::Kind::ended, reporter_.end(point_, {evaluated_, test}, all_stragglers_,
-                                                      since_begun_.seconds())};
+  Outcome outcome{Outcome::Kind::ended, reporter_.end(point_, {sha256, evaluated_, test},
+                                                      all_stragglers_, since_begun_.seconds())};
   setup_.group.barrier();
   return outcome;
 }

@@ -25,9 +25,9 @@ bool is_half(at::ScalarType type) {
 // They move or convert values, or depend on the limits of the type: LibTorch's own kernels do that.
 bool needs_own_type(std::string_view op) {
   constexpr std::string_view kSuch[] = {
-      "aten::copy_",       "aten::_to_copy",    "aten::clone",    "aten::fill_",
-      "aten::zero_",       "aten::resize_",     "aten::random_",  "aten::_local_scalar_dense",
-      "aten::nan_to_num",  "aten::nan_to_num_", "aten::uniform_", "aten::nextafter",
+      "aten::copy_",        "aten::_to_copy",    "aten::clone",    "aten::fill_",
+      "aten::zero_",        "aten::resize_",     "aten::random_",  "aten::_local_scalar_dense",
+      "aten::nan_to_num",   "aten::nan_to_num_", "aten::uniform_", "aten::nextafter",
       "aten::masked_fill_", "aten::complex"};
   return std::ranges::find(kSuch, op) != std::end(kSuch);
 }

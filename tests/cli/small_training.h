@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -27,12 +28,14 @@ inline void write_images(const std::filesystem::path& folder, size_t count) {
                   std::as_bytes(std::span(y)));
 }
 
-/// The command that trains a network with BatchNorm on a folder's images, in its subfolder `out`.
+/// The command that trains a network with BatchNorm, or the one that `flags` have, on a folder's
+/// images, in its subfolder `out`.
 inline Words train_on(const std::filesystem::path& folder, const std::string& out,
                       const Words& flags) {
-  Words words = {
-      "train",  "--data", "npy:" + folder.string(), "--model", "resnet20", "--batch", "12",
-      "--json", "--out",  (folder / out).string()};
+  Words words = {"train",  "--data", "npy:" + folder.string(), "--batch", "12",
+                 "--json", "--out",  (folder / out).string()};
+  if (std::ranges::find(flags, "--model") == flags.end())
+    words.insert(words.end(), {"--model", "resnet20"});
   words.insert(words.end(), flags.begin(), flags.end());
   return words;
 }

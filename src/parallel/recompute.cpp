@@ -1,0 +1,116 @@
+#include "parallel/recompute.h"
+
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+#include <torch/types.h>
+
+#include <string>
+#include <utility>
+
+#include "lockstep/error.h"
+#include "parallel/generator.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// A layer's call, for the backward pass. The layer belongs to a model, which outlives its graphs.
+struct LayerCall : torch::CustomClassHolder {
+  const ModelLayer* layer = nullptr;
+  std::vector<torch::Tensor> buffers;
+  std::vector<std::string> input_names;
+  std::vector<bool> input_gradients;  ///< whether they are needed
+  std::vector<std::string> output_names;
+  torch::Tensor generator;  ///< its state before the layer
+};
+
+constexpr const char* kCall = "call";
+
+Tensors named(const std::vector<std::string>& names, const variable_list& tensors) {
+  std::vector<Tensors::Item> items;
+  for (size_t i = 0; i < names.size(); ++i) items.emplace_back(names[i], tensors[i]);
+  return Tensors(std::move(items));
+}
+
+struct Recompute : torch::autograd::Function<Recompute> {
+  // `always` requires a gradient, so that the outputs do: parameters are not among the inputs.
+  static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<LayerCall>& call,
+                               at::TensorList inputs, const torch::Tensor& /*always*/) {
+    std::vector<uint32_t> versions;
+    for (const torch::Tensor& input : inputs) versions.push_back(input._version());
+    const Tensors outputs = call->layer->forward(named(call->input_names, inputs.vec()));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i]._version() != versions[i])
+        throw BadInput(
+            "layer '{}' changes its input in place, so that it cannot be computed again in the "
+            "backward pass: let it compute a new tensor, or keep activations",
+            call->layer->name);
+    variable_list tensors;
+    for (const auto& [name, tensor] : outputs) {
+      call->output_names.push_back(name);
+      tensors.push_back(tensor);
+    }
+    context->save_for_backward(inputs.vec());
+    context->saved_data[kCall] = c10::IValue::make_capsule(call);
+    return tensors;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto call =
+        c10::static_intrusive_pointer_cast<LayerCall>(context->saved_data[kCall].toCapsule());
+    variable_list inputs;
+    for (const torch::Tensor& saved : context->get_saved_variables())
+      inputs.push_back(saved.detach().set_requires_grad(call->input_gradients[inputs.size()]));
+    const Tensors outputs = again(*call, inputs);
+    variable_list roots, of_roots;
+    size_t i = 0;
+    for (const auto& [name, output] : outputs) {
+      const torch::Tensor& gradient = gradients[i++];
+      if (!output.requires_grad() || !gradient.defined()) continue;
+      roots.push_back(output);
+      of_roots.push_back(gradient);
+    }
+    if (!roots.empty()) torch::autograd::backward(roots, of_roots);
+    variable_list results = {torch::Tensor()};  // for `call`
+    for (const torch::Tensor& input : inputs) results.push_back(input.grad());
+    results.emplace_back();  // for `always`
+    return results;
+  }
+
+  // The outputs with their graph.
+  static Tensors again(const LayerCall& call, const variable_list& inputs) {
+    std::vector<torch::Tensor> before;
+    for (const torch::Tensor& buffer : call.buffers) before.push_back(buffer.detach().clone());
+    set_generator_state(call.generator);
+    const torch::AutoGradMode records(true);
+    Tensors outputs = call.layer->forward(named(call.input_names, inputs));
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < before.size(); ++i) torch::Tensor(call.buffers[i]).copy_(before[i]);
+    return outputs;
+  }
+};
+
+}  // namespace
+
+Tensors recomputed(const ModelLayer& layer, const std::vector<torch::Tensor>& buffers,
+                   const Tensors& inputs) {
+  if (!torch::GradMode::is_enabled()) return layer.forward(inputs);
+  auto call = c10::make_intrusive<LayerCall>();
+  call->layer = &layer;
+  call->buffers = buffers;
+  call->generator = generator_state();
+  variable_list tensors;
+  for (const auto& [name, tensor] : inputs) {
+    call->input_names.push_back(name);
+    call->input_gradients.push_back(tensor.requires_grad());
+    tensors.push_back(tensor);
+  }
+  const torch::Tensor always = torch::empty({0}, torch::TensorOptions().requires_grad(true));
+  const variable_list outputs = Recompute::apply(call, at::TensorList(tensors), always);
+  return named(call->output_names, outputs);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,191 @@
+// A message between workers is a *header* and then its tensors, each of them one transfer. The
+// header is a row of numbers that says what follows. It is sent in pieces of a fixed length, since
+// the receiver must know how long a transfer is.
+#include "parallel/stage_link.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/error.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr int64_t kHeaderWords = 128;  ///< of one piece
+
+at::Tensor received(at::Tensor tensor, bool requires_grad) {
+  return tensor.detach().set_requires_grad(requires_grad);
+}
+
+class LocalLink final : public StageLink {
+ public:
+  explicit LocalLink(c10::Device device) : device_(device) {}
+
+  void send(StageMessage message) override { messages_.push_back(std::move(message)); }
+
+  StageMessage receive() override {
+    if (messages_.empty()) throw Error("a stage received a message before it was sent");
+    StageMessage message = std::move(messages_.front());
+    messages_.pop_front();
+    const torch::NoGradGuard no_grad;
+    std::vector<Tensors::Item> here;
+    for (const auto& [name, tensor] : message.tensors)
+      here.emplace_back(
+          name, tensor.defined() ? received(tensor.to(device_), tensor.requires_grad()) : tensor);
+    message.tensors = Tensors(std::move(here));
+    return message;
+  }
+
+  void finish() override {}
+
+ private:
+  const c10::Device device_;
+  std::deque<StageMessage> messages_;
+};
+
+// Writes numbers and texts one after another, and reads them again.
+class Header {
+ public:
+  Header() = default;
+  explicit Header(std::vector<int64_t> words) : words_(std::move(words)) {}
+
+  void put(int64_t word) { words_.push_back(word); }
+  void put(const std::string& text) {
+    put(static_cast<int64_t>(text.size()));
+    for (const char letter : text) put(static_cast<int64_t>(letter));
+  }
+  int64_t number() { return words_.at(next_++); }
+  std::string text() {
+    std::string text(static_cast<size_t>(number()), ' ');
+    for (char& letter : text) letter = static_cast<char>(number());
+    return text;
+  }
+  const std::vector<int64_t>& words() const { return words_; }
+
+ private:
+  std::vector<int64_t> words_;
+  size_t next_ = 0;
+};
+
+Header header_of(const StageMessage& message) {
+  Header header;
+  header.put(message.notes);
+  header.put(message.generator.defined() ? message.generator.numel() : 0);
+  header.put(static_cast<int64_t>(message.tensors.size()));
+  for (const auto& [name, tensor] : message.tensors) {
+    header.put(name);
+    header.put(tensor.defined());
+    if (!tensor.defined()) continue;
+    header.put(tensor.requires_grad());
+    header.put(static_cast<int64_t>(tensor.scalar_type()));
+    header.put(tensor.dim());
+    for (const int64_t size : tensor.sizes()) header.put(size);
+  }
+  return header;
+}
+
+class RemoteLink final : public StageLink {
+ public:
+  RemoteLink(World world, c10::Device device) : world_(std::move(world)), device_(device) {}
+
+  void send(StageMessage message) override {
+    forget_received();
+    send_header(header_of(message));
+    if (message.generator.defined()) start_sending(message.generator);
+    for (const auto& [name, tensor] : message.tensors)
+      if (tensor.defined() && tensor.numel() > 0) start_sending(tensor.detach());
+  }
+
+  StageMessage receive() override {
+    Header header = receive_header();
+    StageMessage message{.tensors = {}, .notes = header.number()};
+    if (const int64_t bytes = header.number(); bytes > 0)
+      message.generator = receive_tensor(torch::empty({bytes}, torch::kByte));
+    std::vector<Tensors::Item> items(static_cast<size_t>(header.number()));
+    for (auto& [name, tensor] : items) {
+      name = header.text();
+      if (header.number() != 0) tensor = described_tensor(header);
+    }
+    message.tensors = Tensors(std::move(items));
+    return message;
+  }
+
+  void finish() override {
+    for (Started& each : sending_) each.wait();
+    sending_.clear();
+  }
+
+ private:
+  static constexpr int kSender = 0;
+  static constexpr int kReceiver = 1;
+
+  void start_sending(const at::Tensor& tensor) {
+    sending_.push_back(world_.send_async(tensor, kReceiver));
+  }
+
+  // Frees the memory of what has arrived; throws what has failed.
+  void forget_received() {
+    while (!sending_.empty() && sending_.front().done()) {
+      sending_.front().wait();
+      sending_.pop_front();
+    }
+  }
+
+  void send_header(const Header& header) {
+    std::vector<int64_t> words = {static_cast<int64_t>(header.words().size())};
+    words.insert(words.end(), header.words().begin(), header.words().end());
+    words.resize((words.size() + kHeaderWords - 1) / kHeaderWords * kHeaderWords);
+    for (size_t begin = 0; begin < words.size(); begin += kHeaderWords)
+      start_sending(torch::tensor(
+          std::vector<int64_t>(words.begin() + static_cast<ptrdiff_t>(begin),
+                               words.begin() + static_cast<ptrdiff_t>(begin + kHeaderWords)),
+          torch::kLong));
+  }
+
+  Header receive_header() {
+    std::vector<int64_t> words;
+    const auto more = [&] {
+      const at::Tensor piece = receive_tensor(torch::empty({kHeaderWords}, torch::kLong));
+      words.insert(words.end(), piece.data_ptr<int64_t>(),
+                   piece.data_ptr<int64_t>() + kHeaderWords);
+    };
+    more();
+    const auto length = static_cast<size_t>(words.front());
+    while (words.size() < length + 1) more();
+    return Header({words.begin() + 1, words.begin() + 1 + static_cast<ptrdiff_t>(length)});
+  }
+
+  at::Tensor receive_tensor(const at::Tensor& into) {
+    if (into.numel() > 0) world_.receive(into, kSender);
+    return into;
+  }
+
+  at::Tensor described_tensor(Header& header) {
+    const bool requires_grad = header.number() != 0;
+    const auto type = static_cast<at::ScalarType>(header.number());
+    std::vector<int64_t> sizes(static_cast<size_t>(header.number()));
+    for (int64_t& size : sizes) size = header.number();
+    return received(receive_tensor(torch::empty(sizes, torch::TensorOptions(device_).dtype(type))),
+                    requires_grad);
+  }
+
+  World world_;
+  const c10::Device device_;
+  std::deque<Started> sending_;
+};
+
+}  // namespace
+
+std::unique_ptr<StageLink> make_local_link(c10::Device device) {
+  return std::make_unique<LocalLink>(device);
+}
+
+std::unique_ptr<StageLink> make_remote_link(World world, c10::Device device) {
+  return std::make_unique<RemoteLink>(std::move(world), device);
+}
+
+}  // namespace lockstep::parallel

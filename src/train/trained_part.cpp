@@ -1,0 +1,113 @@
+#include "train/trained_part.h"
+
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include <string>
+#include <utility>
+
+#include "parallel/on_host.h"
+#include "train/placement.h"
+#include "virtual_devices/accounts.h"
+
+namespace lockstep::train {
+namespace {
+
+using parallel::ReplicaOptions;
+
+std::span<float> floats_of(const torch::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+int64_t state_bytes(optim::Optimizer& optimizer) {
+  int64_t bytes = 0;
+  for (const auto& [name, values] : optimizer.state())
+    bytes += static_cast<int64_t>(values.size_bytes());
+  return bytes;
+}
+
+ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& shards) {
+  const std::string& compress = recipe.train.compress;
+  ReplicaOptions options{.shards = shards,
+                         .parameters = ReplicaOptions::ParameterMemory::flat,
+                         .buffers = ReplicaOptions::BufferMode::mean_over_shards};
+  if (compress == "f16") options.compress = Compress::f16;
+  if (compress == "bf16") options.compress = Compress::bf16;
+  if (compress == "power_sgd")
+    options.hook = power_sgd(
+        {.rank = recipe.train.compress_rank, .seed = static_cast<uint64_t>(recipe.train.seed)});
+  return options;
+}
+
+}  // namespace
+
+TrainedPart::TrainedPart(const Recipe& recipe, parallel::ModelPart part, parallel::PartLinks links,
+                         const World& replicas, const collective::Shards& shards,
+                         parallel::Replica::OnGradient on_gradient)
+    : part_(std::move(part)),
+      device_(device_of(part_.module())),
+      links_(std::move(links)),
+      replica_(part_.module(), replicas, replica_options(recipe, shards), std::move(on_gradient)),
+      optimizer_(optim::make_optimizer(
+          recipe.optimizer,
+          replica_.flat_parameters().sections(recipe.optimizer.decay_bias_and_norm))),
+      optimizer_memory_(virtual_devices::account_of(device_), state_bytes(*optimizer_),
+                        MemoryUse::optimizer),
+      got_gradient_(replica_.parameters().size()) {}
+
+void TrainedPart::receive_input(int micro_batch) {
+  parallel::StageMessage message = links_.inputs->receive();
+  under_way_[micro_batch] = {.inputs = std::move(message.tensors),
+                             .generator = std::move(message.generator),
+                             .notes = message.notes};
+}
+
+void TrainedPart::send_output(int micro_batch, int64_t notes) {
+  const MicroBatch& own = under_way_.at(micro_batch);
+  links_.outputs->send({own.outputs, own.generator, notes | own.notes});
+}
+
+void TrainedPart::receive_gradient(int micro_batch) {
+  under_way_.at(micro_batch).gradients = links_.output_gradients->receive().tensors;
+}
+
+void TrainedPart::backward_from_gradients(int micro_batch) {
+  const MicroBatch& own = under_way_.at(micro_batch);
+  torch::autograd::variable_list roots, gradients;
+  auto gradient = own.gradients.begin();
+  for (const auto& [name, output] : own.outputs) {
+    if (!output.requires_grad()) continue;
+    if (const torch::Tensor& received = (gradient++)->second; received.defined()) {
+      roots.push_back(output);
+      gradients.push_back(received);
+    }
+  }
+  if (!roots.empty()) torch::autograd::backward(roots, gradients);
+}
+
+void TrainedPart::send_gradient(int micro_batch) {
+  std::vector<Tensors::Item> gradients;
+  for (const auto& [name, input] : under_way_.at(micro_batch).inputs)
+    if (input.requires_grad()) gradients.emplace_back(name, input.grad());
+  links_.gradients->send({Tensors(std::move(gradients))});
+  forget(micro_batch);
+}
+
+void TrainedPart::finish_sending() {
+  if (links_.outputs) links_.outputs->finish();
+  if (links_.gradients) links_.gradients->finish();
+}
+
+void TrainedPart::update(double rate, int64_t step) {
+  parallel::on_host({replica_.flat_parameters().values(), replica_.flat_gradients()},
+                    [&](const std::vector<torch::Tensor>& all) {
+                      optimizer_->step(floats_of(all[0]), floats_of(all[1]), rate, step + 1);
+                    });
+}
+
+void TrainedPart::roll_back() {
+  under_way_.clear();
+  replica_.roll_back();
+}
+
+}  // namespace lockstep::train
