@@ -74,8 +74,9 @@ std::vector<Pieces> divide_elements(const std::vector<DividedParameter>& paramet
 std::vector<Pieces> divide_parameters(const std::vector<DividedParameter>& parameters, int world) {
   std::vector<size_t> by_size(parameters.size());
   std::iota(by_size.begin(), by_size.end(), 0);
-  std::stable_sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) {
-    return parameters[a].elements > parameters[b].elements;
+  std::sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) {
+    const int64_t of_a = parameters[a].elements, of_b = parameters[b].elements;
+    return of_a != of_b ? of_a > of_b : a < b;
   });
   std::vector<Pieces> pieces(static_cast<size_t>(world));
   std::vector<int64_t> loads(pieces.size());
