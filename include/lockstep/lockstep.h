@@ -12,5 +12,6 @@
 #include "lockstep/gradient_hook.h"
 #include "lockstep/main.h"
 #include "lockstep/sampler.h"
+#include "lockstep/sharded_optimizer.h"
 #include "lockstep/sync_batch_norm.h"
 #include "lockstep/world.h"

@@ -175,20 +175,20 @@ void Communicator::finish_now() {
 void Communicator::all_reduce(Buffer bucket, Operation operation, Cargo cargo) {
   require_reducible(bucket.type, operation);
   run_in_queue({&bucket, 1}, [&](transport::Handover* handover) {
-    all_reduce_now({&bucket, 1}, one_each_, operation, cargo, handover);
+    reduce_now(Collective::all_reduce, {&bucket, 1}, one_each_, operation, cargo, handover);
   });
 }
 
 Pending Communicator::all_reduce_async(Buffer bucket, Operation operation, Cargo cargo) {
   return start_in_queue({&bucket, 1}, [=, this](transport::Handover* handover) {
-    all_reduce_now({&bucket, 1}, one_each_, operation, cargo, handover);
+    reduce_now(Collective::all_reduce, {&bucket, 1}, one_each_, operation, cargo, handover);
   });
 }
 
 void Communicator::all_reduce(std::span<const Buffer> terms, const Shards& shards,
                               Operation operation, Cargo cargo) {
   run_in_queue(terms, [&](transport::Handover* handover) {
-    all_reduce_now(terms, shards, operation, cargo, handover);
+    reduce_now(Collective::all_reduce, terms, shards, operation, cargo, handover);
   });
 }
 
@@ -196,48 +196,77 @@ Pending Communicator::all_reduce_async(std::span<const Buffer> terms, const Shar
                                        Operation operation, Cargo cargo,
                                        std::shared_ptr<const void> owner,
                                        std::function<void()> prepare) {
-  return start_in_queue(terms, [this, kept = std::vector<Buffer>(terms.begin(), terms.end()),
-                                shards, operation, cargo, held = std::move(owner),
-                                prepare = std::move(prepare)](transport::Handover* handover) {
-    all_reduce_now(kept, shards, operation, cargo, handover, prepare);
+  return start_reduction(Collective::all_reduce, terms, shards, operation, cargo, std::move(owner),
+                         std::move(prepare));
+}
+
+void Communicator::reduce_scatter(std::span<const Buffer> terms, const Shards& shards,
+                                  Operation operation, Cargo cargo) {
+  run_in_queue(terms, [&](transport::Handover* handover) {
+    reduce_now(Collective::reduce_scatter, terms, shards, operation, cargo, handover);
   });
 }
 
-void Communicator::all_reduce_now(std::span<const Buffer> terms, const Shards& shards,
-                                  Operation operation, Cargo cargo, transport::Handover* handover,
-                                  const std::function<void()>& prepare) {
+Pending Communicator::reduce_scatter_async(std::span<const Buffer> terms, const Shards& shards,
+                                           Operation operation, Cargo cargo,
+                                           std::shared_ptr<const void> owner,
+                                           std::function<void()> prepare) {
+  return start_reduction(Collective::reduce_scatter, terms, shards, operation, cargo,
+                         std::move(owner), std::move(prepare));
+}
+
+Pending Communicator::start_reduction(Collective collective, std::span<const Buffer> terms,
+                                      const Shards& shards, Operation operation, Cargo cargo,
+                                      std::shared_ptr<const void> owner,
+                                      std::function<void()> prepare) {
+  return start_in_queue(
+      terms, [this, collective, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
+              operation, cargo, held = std::move(owner),
+              prepare = std::move(prepare)](transport::Handover* handover) {
+        reduce_now(collective, kept, shards, operation, cargo, handover, prepare);
+      });
+}
+
+void Communicator::reduce_now(Collective collective, std::span<const Buffer> terms,
+                              const Shards& shards, Operation operation, Cargo cargo,
+                              transport::Handover* handover, const std::function<void()>& prepare) {
   const Buffer bucket = terms.empty() ? Buffer{} : terms.front();
-  const Call call{.number = ++sequence_,
-                  .algorithm = options_.choose(static_cast<int64_t>(bucket.bytes())),
-                  .operation = operation,
-                  .type = bucket.type,
-                  .count = bucket.count,
-                  .shards = shards.count()};
+  const bool whole = collective == Collective::all_reduce;
+  Call call{.number = ++sequence_,
+            .collective = collective,
+            .operation = operation,
+            .type = bucket.type,
+            .count = bucket.count,
+            .shards = shards.count()};
+  if (whole) call.algorithm = options_.choose(static_cast<int64_t>(bucket.bytes()));
   guard(call, cargo, handover, [&] {
-    check_terms(terms, shards);
+    check_terms(collective, terms, shards);
     if (prepare) prepare();
     const bool on_host = bucket.place == transport::Place::host;
-    if (call.algorithm->in_shared_memory && shared_direct_ && on_host)
+    const bool without_messages = !whole || call.algorithm->in_shared_memory;
+    if (without_messages && shared_direct_ && on_host)
       in_shared_memory(call, terms, shards);
-    else if (call.algorithm.is_engine())
+    else if (whole && call.algorithm.is_engine())
       by_engine(call, terms);
     else
       by_program(call, terms, shards);
   });
 }
 
-void Communicator::check_terms(std::span<const Buffer> terms, const Shards& shards) const {
+void Communicator::check_terms(Collective collective, std::span<const Buffer> terms,
+                               const Shards& shards) const {
+  const std::string& name = collective_names()[static_cast<size_t>(collective)];
   if (shards.world_size() != world_size())
-    throw BadInput("all_reduce: the {} shards are owned by {} ranks, but the group has {}",
+    throw BadInput("{}: the {} shards are owned by {} ranks, but the group has {}", name,
                    shards.count(), shards.world_size(), world_size());
   if (terms.size() != shards.terms_of(rank()).size())
-    throw BadInput("all_reduce: rank {} gave {} terms, but its shards have {}", rank(),
-                   terms.size(), shards.terms_of(rank()).size());
+    throw BadInput("{}: rank {} gave {} terms, but its shards have {}", name, rank(), terms.size(),
+                   shards.terms_of(rank()).size());
   for (const Buffer& term : terms)
     if (term.count != terms[0].count || term.type != terms[0].type || term.count < 0 ||
         term.place != terms[0].place)
       throw BadInput(
-          "all_reduce: terms of {} {} and of {} {}: expected equal counts and types in one memory",
+          "{}: terms of {} {} and of {} {}: expected equal counts and types in one memory", name,
           terms[0].count, name_of(terms[0].type), term.count, name_of(term.type));
 }
 
@@ -250,8 +279,11 @@ void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> te
     for (int other = 0; other < world_size(); ++other)
       for (const Term& term : shards.terms_of(other)) widths_.push_back(term.width());
   const int64_t divide_by = call.operation == Operation::mean ? call.shards : 1;
-  shared_direct_->all_reduce(
-      label_of(call), {term_places_, widths_, call.count, call.type, call.operation, divide_by},
+  const auto results = call.collective == Collective::all_reduce ? SharedDirect::Results::of_all
+                                                                 : SharedDirect::Results::own_slice;
+  shared_direct_->reduce(
+      label_of(call),
+      {term_places_, widths_, results, call.count, call.type, call.operation, divide_by},
       transport_->for_host_memory(), Deadline::in(options_.timeout_seconds));
   count(static_cast<int64_t>(terms[0].bytes()) * (world_size() - 1) / world_size());
 }
@@ -336,13 +368,12 @@ void Communicator::run(const Call& call, std::span<const Buffer> buffers, Cargo 
 }
 
 Pending Communicator::start(const Call& call, std::span<const Buffer> buffers,
-                            std::shared_ptr<const void> owner) {
+                            std::shared_ptr<const void> owner, Cargo cargo) {
   if (reduces(call.collective)) require_reducible(buffers[0].type, call.operation);
-  return start_in_queue(buffers,
-                        [this, call, kept = std::vector<Buffer>(buffers.begin(), buffers.end()),
-                         held = std::move(owner)](transport::Handover* handover) {
-                          run_now(call, kept, {}, handover);
-                        });
+  return start_in_queue(
+      buffers, [this, call, cargo, held = std::move(owner),
+                kept = std::vector<Buffer>(buffers.begin(), buffers.end())](
+                   transport::Handover* handover) { run_now(call, kept, cargo, handover); });
 }
 
 // Messages between two ranks are counted by pairs, all other collectives by the group.
@@ -351,8 +382,8 @@ void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo car
   call.type = buffers[0].type;
   call.count = buffers[0].count;
   call.shards = world_size();
-  if (call.collective == Collective::all_reduce)
-    return all_reduce_now(buffers, one_each_, call.operation, cargo, handover);
+  if (call.collective == Collective::all_reduce || call.collective == Collective::reduce_scatter)
+    return reduce_now(call.collective, buffers, one_each_, call.operation, cargo, handover);
   if (call.collective == Collective::exchange)
     return guard(call, cargo, handover, [&] { exchange_now(call, buffers[0], buffers[1]); });
   if (call.collective == Collective::broadcast)

@@ -65,8 +65,8 @@ std::function<Algorithm(int64_t bytes)> usual_choice(transport::Transport& trans
 /// All collectives work in place. Where a collective has a part per rank, slice r of the buffer
 /// (base/range.h) belongs to rank r.
 ///
-/// `all_reduce_async` and `start` return at once. All collectives run in the order in which they
-/// were called, started or not. After an error, every call throws that same error.
+/// Functions that end in `_async`, and `start`, return at once. All collectives run in the order in
+/// which they were called, started or not. After an error, every call throws that same error.
 ///
 /// Buffers in a device's memory need a transport that carries it. The stream of the thread that
 /// calls a collective hands them over to the transport's stream, without a wait of the host.
@@ -108,9 +108,21 @@ class Communicator {
                            Cargo cargo = {}, std::shared_ptr<const void> owner = nullptr,
                            std::function<void()> prepare = nullptr);
 
+  /// Reduce-scatter of shards: like `all_reduce` of the same terms, but only slice r of rank r's
+  /// first term receives its result; the rest of the terms is unspecified. It sends half as much.
+  /// An all-gather afterwards makes it an all-reduce, with the same bits.
+  void reduce_scatter(std::span<const Buffer> terms, const Shards& shards, Operation operation,
+                      Cargo cargo = {});
+  Pending reduce_scatter_async(std::span<const Buffer> terms, const Shards& shards,
+                               Operation operation, Cargo cargo = {},
+                               std::shared_ptr<const void> owner = nullptr,
+                               std::function<void()> prepare = nullptr);
+
   void broadcast(Buffer buffer, int root, Cargo cargo = {});
   void reduce(Buffer buffer, int root, Operation operation = Operation::sum);
-  void all_gather(Buffer buffer);
+  void all_gather(Buffer buffer, Cargo cargo = {});
+  Pending all_gather_async(Buffer buffer, Cargo cargo = {},
+                           std::shared_ptr<const void> owner = nullptr);
   void reduce_scatter(Buffer buffer, Operation operation = Operation::sum);
   void gather(Buffer buffer, int root);
   void scatter(Buffer buffer, int root);
@@ -128,7 +140,7 @@ class Communicator {
   void run(const Call& call, std::span<const Buffer> buffers, Cargo cargo = {});
   /// The same, returns at once. `owner` keeps the buffers' memory alive.
   Pending start(const Call& call, std::span<const Buffer> buffers,
-                std::shared_ptr<const void> owner);
+                std::shared_ptr<const void> owner, Cargo cargo = {});
 
   /// Collective: every rank gives a text and gets the texts of all, by rank.
   std::vector<std::string> gather_texts(const std::string& text);
@@ -169,10 +181,15 @@ class Communicator {
   void run_now(Call call, std::span<const Buffer> buffers, Cargo cargo,
                transport::Handover* handover);
   void exchange_now(const Call& call, const Buffer& outgoing, const Buffer& incoming);
-  void all_reduce_now(std::span<const Buffer> terms, const Shards& shards, Operation operation,
-                      Cargo cargo, transport::Handover* handover,
-                      const std::function<void()>& prepare = nullptr);
-  void check_terms(std::span<const Buffer> terms, const Shards& shards) const;
+  /// all_reduce or reduce_scatter.
+  void reduce_now(Collective collective, std::span<const Buffer> terms, const Shards& shards,
+                  Operation operation, Cargo cargo, transport::Handover* handover,
+                  const std::function<void()>& prepare = nullptr);
+  Pending start_reduction(Collective collective, std::span<const Buffer> terms,
+                          const Shards& shards, Operation operation, Cargo cargo,
+                          std::shared_ptr<const void> owner, std::function<void()> prepare);
+  void check_terms(Collective collective, std::span<const Buffer> terms,
+                   const Shards& shards) const;
   void in_shared_memory(const Call& call, std::span<const Buffer> terms, const Shards& shards);
   void by_program(const Call& call, std::span<const Buffer> terms, const Shards& shards);
   void by_engine(const Call& call, std::span<const Buffer> terms);

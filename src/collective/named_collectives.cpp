@@ -1,5 +1,6 @@
 // The collectives of a communicator by their names: each is one call of `run`.
 #include <array>
+#include <utility>
 
 #include "collective/communicator.h"
 
@@ -13,8 +14,13 @@ void Communicator::reduce(Buffer buffer, int root, Operation operation) {
   run({.collective = Collective::reduce, .operation = operation, .root = root}, {&buffer, 1});
 }
 
-void Communicator::all_gather(Buffer buffer) {
-  run({.collective = Collective::all_gather}, {&buffer, 1});
+void Communicator::all_gather(Buffer buffer, Cargo cargo) {
+  run({.collective = Collective::all_gather}, {&buffer, 1}, cargo);
+}
+
+Pending Communicator::all_gather_async(Buffer buffer, Cargo cargo,
+                                       std::shared_ptr<const void> owner) {
+  return start({.collective = Collective::all_gather}, {&buffer, 1}, std::move(owner), cargo);
 }
 
 void Communicator::reduce_scatter(Buffer buffer, Operation operation) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/range.h"
 #include "collective/fold/fold.h"
 
 namespace lockstep::collective {
@@ -26,10 +27,18 @@ Bytes slice_of(size_t bytes, int world, int rank) {
   return {cut(rank), cut(rank + 1)};
 }
 
+Bytes slice_of(const SharedDirect::Reduction& reduction, int world, int rank) {
+  const size_t element = bytes_of(reduction.type);
+  if (reduction.results == SharedDirect::Results::of_all)
+    return slice_of(static_cast<size_t>(reduction.count) * element, world, rank);
+  const Range own = slice(reduction.count, world, rank);
+  return {static_cast<size_t>(own.begin) * element, static_cast<size_t>(own.end) * element};
+}
+
 }  // namespace
 
-void SharedDirect::all_reduce(const transport::Label& label, const Reduction& reduction,
-                              transport::Transport& transport, Deadline deadline) {
+void SharedDirect::reduce(const transport::Label& label, const Reduction& reduction,
+                          transport::Transport& transport, Deadline deadline) {
   const size_t bytes = static_cast<size_t>(reduction.count) * bytes_of(reduction.type);
   const size_t terms =
       std::max(reduction.all_widths.size(), static_cast<size_t>(board_.world_size()));
@@ -37,8 +46,11 @@ void SharedDirect::all_reduce(const transport::Label& label, const Reduction& re
   Reduction shared = reduction;
   shared.terms = shared_terms(reduction, transport);
   in_place(label, shared, deadline);
-  if (shared.terms[0] != reduction.terms[0])
-    std::memcpy(reduction.terms[0], shared.terms[0], bytes);
+  if (shared.terms[0] == reduction.terms[0]) return;
+  const auto [begin, end] = reduction.results == Results::of_all
+                                ? Bytes{0, bytes}
+                                : slice_of(reduction, board_.world_size(), board_.rank());
+  std::memcpy(reduction.terms[0] + begin, shared.terms[0] + begin, end - begin);
 }
 
 std::span<std::byte* const> SharedDirect::shared_terms(const Reduction& reduction,
@@ -87,14 +99,14 @@ void SharedDirect::in_place(const transport::Label& label, const Reduction& redu
   for (const std::byte* const term : reduction.terms) offsets_.push_back(*board_.offset_of(term));
   board_.enter(label, offsets_);
   board_.await_all_entered(deadline);
-  const size_t bytes = static_cast<size_t>(reduction.count) * bytes_of(reduction.type);
-  const auto [begin, end] = slice_of(bytes, board_.world_size(), board_.rank());
+  const auto [begin, end] = slice_of(reduction, board_.world_size(), board_.rank());
   terms_.clear();
   results_.clear();
   for (int rank = 0; rank < board_.world_size(); ++rank) {
     for (uint32_t i = 0; i < board_.notice(rank).terms; ++i)
       terms_.push_back(board_.term(rank, i) + begin);
-    results_.push_back(board_.term(rank, 0) + begin);
+    if (reduction.results == Results::of_all || rank == board_.rank())
+      results_.push_back(board_.term(rank, 0) + begin);
   }
   fold_tree({terms_, reduction.all_widths, results_, end - begin, reduction.type,
              reduction.operation, reduction.divide_by});

@@ -9,20 +9,25 @@
 
 namespace lockstep::collective {
 
-/// The algorithm `direct` for ranks that see each other's memory: no messages and no copies. Each
-/// rank folds its slice of all ranks' terms along the canonical tree and writes it into all ranks'
-/// buckets; so it reads and writes as many bytes as the bucket has. Small buckets go through
-/// mailboxes: every rank reads the mailboxes of all and folds everything itself, so that ranks wait
-/// for each other once instead of twice.
+/// All-reduce by `direct`, and reduce-scatter, for ranks that see each other's memory: no messages
+/// and no copies. Each rank folds its slice of all ranks' terms along the canonical tree and writes
+/// it into all ranks' buckets, or only into its own; so an all-reduce reads and writes as many
+/// bytes as the bucket has. Small buckets go through mailboxes: every rank reads the mailboxes of
+/// all and folds everything itself, so that ranks wait for each other once instead of twice.
 class SharedDirect {
  public:
   explicit SharedDirect(transport::SharedBoard& board) : board_(board) {}
+
+  /// Which buckets a rank writes its slice to: those of all ranks (all-reduce), with slices that
+  /// end at cache lines; or its own (reduce-scatter), with the slices of base/range.h.
+  enum class Results { of_all, own_slice };
 
   /// What to reduce.
   struct Reduction {
     std::span<std::byte* const> terms;  ///< of this rank; the first is its bucket
     std::span<const int64_t>
         all_widths;  ///< shards in each term of rank 0, rank 1, ...; if empty, 1
+    Results results = Results::of_all;
     int64_t count = 0;
     Type type = Type::f32;
     Operation operation = Operation::sum;
@@ -30,8 +35,8 @@ class SharedDirect {
   };
 
   /// Collective. Copies terms that are not in shared memory there, and the result back.
-  void all_reduce(const transport::Label& label, const Reduction& reduction,
-                  transport::Transport& transport, Deadline deadline);
+  void reduce(const transport::Label& label, const Reduction& reduction,
+              transport::Transport& transport, Deadline deadline);
 
  private:
   void through_mailboxes(const transport::Label& label, const Reduction& reduction,

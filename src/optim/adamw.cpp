@@ -74,6 +74,7 @@ class AdamW final : public Optimizer {
                       .about = "Adam with decoupled weight decay",
                       .uses = {"weight_decay", "decay_bias_and_norm", "beta1", "beta2", "epsilon"},
                       .state_per_parameter = 2,
+                      .elementwise = true,
                       .make = [](const OptimizerOptions& options,
                                  std::vector<Section> sections) -> std::unique_ptr<Optimizer> {
                         return std::make_unique<AdamW>(options, std::move(sections));

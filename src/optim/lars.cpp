@@ -46,6 +46,7 @@ class Lars final : public SgdUpdate {
      .about = "SGD with layer-wise learning rates, for large batches",
      .uses = {"weight_decay", "decay_bias_and_norm", "momentum", "nesterov", "trust"},
      .state_per_parameter = 1,
+     .elementwise = false,  // a section's trust depends on all of it
      .make = [](const OptimizerOptions& options,
                 std::vector<Section> sections) -> std::unique_ptr<Optimizer> {
        return std::make_unique<Lars>(options, std::move(sections));

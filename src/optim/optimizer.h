@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/range.h"
 #include "base/table.h"
 
 namespace lockstep::optim {
@@ -40,6 +41,9 @@ struct Section {
 /// How many parameters the sections cover.
 int64_t length(const std::vector<Section>& sections);
 
+/// What lies in `range` of memory that the sections cover, as sections of memory that begins there.
+std::vector<Section> clipped(const std::vector<Section>& sections, Range range);
+
 /// An update rule over contiguous memory with all parameters.
 class Optimizer {
  public:
@@ -65,6 +69,9 @@ struct OptimizerRow {
   std::vector<std::string> uses;
   /// How many numbers it keeps for each parameter: the length of `Optimizer::state`.
   int64_t state_per_parameter;
+  /// Whether the update of a part of the memory is that part of the update of all of it, bit for
+  /// bit, so that workers can divide the memory among them at any place.
+  bool elementwise;
   std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options,
                                      std::vector<Section> sections);
 };

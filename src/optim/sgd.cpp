@@ -21,6 +21,7 @@ class Sgd final : public SgdUpdate {
                       .about = "stochastic gradient descent with momentum, as in PyTorch",
                       .uses = {"weight_decay", "decay_bias_and_norm", "momentum", "nesterov"},
                       .state_per_parameter = 1,
+                      .elementwise = true,
                       .make = [](const OptimizerOptions& options,
                                  std::vector<Section> sections) -> std::unique_ptr<Optimizer> {
                         return std::make_unique<Sgd>(options, std::move(sections));

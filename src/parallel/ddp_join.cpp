@@ -1,4 +1,5 @@
 // DistributedDataParallel::join.
+#include "lockstep/sharded_optimizer.h"
 #include "parallel/gradient_sync.h"
 #include "parallel/share_optimizer.h"
 #include "parallel/tensor_buffer.h"
@@ -10,6 +11,11 @@ void GradientSync::State::join(const std::function<void()>& loop, const Optimize
     throw BadInput(
         "join with DdpOptions::shards: every step has all its shards, so no worker can have fewer "
         "passes");
+  for (const torch::optim::Optimizer* const optimizer : optimizers)
+    if (dynamic_cast<const ShardedUpdate*>(optimizer) != nullptr)
+      throw BadInput(
+          "join with a ShardedOptimizer: its steps need all workers; give all workers equally many "
+          "batches (Uneven::pad or Uneven::drop)");
   if (const auto name = parallel::sync_batch_norm_of(model_))
     throw BadInput(
         "join with SyncBatchNorm '{}': it needs a batch of every worker in every pass; give all "

@@ -7,7 +7,6 @@
 #include "parallel/tensor_buffer.h"
 
 namespace lockstep::parallel {
-namespace {
 
 // Strides too: gradients have the strides of their parameters, and are added in the order of
 // memory.
@@ -17,8 +16,6 @@ std::string describe_parameter(const torch::Tensor& parameter) {
     text += fmt::format(" of strides {}", fmt::join(parameter.strides(), ", "));
   return parameter.requires_grad() ? text : text + ", not trained";
 }
-
-}  // namespace
 
 void require_same_model(const torch::nn::Module& model, collective::Communicator& group) {
   Facts facts;

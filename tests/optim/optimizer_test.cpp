@@ -190,5 +190,55 @@ TEST(Optimizers, KeepAsManyNumbersForEachParameterAsTheirRowSays) {
         << row->name;
 }
 
+// Parameters after some updates of each of two parts of the memory, cut at `cut`, by itself.
+std::vector<float> updated_in_parts(const OptimizerOptions& options,
+                                    const std::vector<Section>& sections, int64_t cut) {
+  const int64_t count = length(sections);
+  std::vector<float> w = some_numbers(1, static_cast<size_t>(count));
+  for (const Range part : {Range{0, cut}, Range{cut, count}}) {
+    const auto begin = static_cast<size_t>(part.begin), size = static_cast<size_t>(part.size());
+    const auto optimizer = make_optimizer(options, clipped(sections, part));
+    for (int64_t update = 1; update <= 4; ++update) {
+      const std::vector<float> gradient =
+          some_numbers(10 + static_cast<unsigned>(update), static_cast<size_t>(count));
+      optimizer->step(std::span(w).subspan(begin, size), std::span(gradient).subspan(begin, size),
+                      0.05, update);
+    }
+  }
+  return w;
+}
+
+TEST(Optimizers, GiveTheSameBitsInPartsIfTheirRowSaysThatTheyAreElementwise) {
+  const std::vector<Section> sections = {{0, 700, true}, {700, 741, false}, {741, 1003, true}};
+  for (const auto& row : optimizers())
+    for (const bool nesterov : {false, true}) {
+      const OptimizerOptions options{
+          .name = row->name, .weight_decay = 0.01, .trust = 0.1, .nesterov = nesterov};
+      const std::vector<float> whole = updated_in_parts(options, sections, 0);
+      bool same = true;
+      for (int64_t cut = 1; cut <= 1003; cut += cut < 70 || cut > 690 ? 1 : 37)
+        same = same && updated_in_parts(options, sections, cut) == whole;
+      EXPECT_EQ(same, row->elementwise) << row->name;
+    }
+}
+
+TEST(Sections, AreClippedAndNumberedFromTheBeginningOfTheRange) {
+  const std::vector<Section> sections = {{0, 10, true}, {10, 10, false}, {10, 25, false}};
+  const auto expect = [&](Range range, const std::vector<Section>& expected) {
+    const std::vector<Section> found = clipped(sections, range);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].begin, expected[i].begin);
+      EXPECT_EQ(found[i].end, expected[i].end);
+      EXPECT_EQ(found[i].decays, expected[i].decays);
+    }
+  };
+  expect({0, 25}, {{0, 10, true}, {10, 25, false}});
+  expect({4, 12}, {{0, 6, true}, {6, 8, false}});
+  expect({10, 20}, {{0, 10, false}});
+  expect({3, 3}, {});
+  EXPECT_EQ(length(clipped(sections, {4, 12})), 8);
+}
+
 }  // namespace
 }  // namespace lockstep::optim

@@ -4,9 +4,12 @@
 
 #include "expect_error.h"
 #include "lockstep/ddp.h"
+#include "lockstep/sharded_optimizer.h"
 #include "lockstep/sync_batch_norm.h"
 #include "lockstep/virtual_device.h"
+#include "parallel/some_parameters.h"
 #include "parallel/worlds.h"
+#include "temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -201,6 +204,37 @@ TEST(DevicesInSyncBatchNorm, GiveTheBitsOfTheCpu) {
                                           norm->weight.grad().cpu(), norm->running_var.cpu()};
     });
   expect_equal(results[1], results[0]);
+}
+
+TEST(DevicesInShardedOptimizer, GiveTheBitsOfTheCpuAlsoAfterLoading) {
+  const auto options = torch::optim::AdamWOptions(0.01);
+  const std::vector<Tensor> expected = optimized::some_parameters();
+  torch::optim::AdamW itself(expected, options);
+  optimized::train(itself, expected, 0, 5);
+  const TemporaryFolder folder;
+  for (const int workers : {1, 2, 3})
+    as_workers(workers, [&](World world) {
+      const auto parameters = optimized::some_parameters(device_of(On::devices, world.rank()));
+      ShardedOptimizer<torch::optim::AdamW> optimizer(parameters, options, world);
+      optimized::train(optimizer, parameters, 0, 3);
+      optimizer.save_to(folder / "optimizer.pt");
+      torch::load(optimizer, (folder / "optimizer.pt").string());
+      optimized::train(optimizer, parameters, 3, 5);
+      optimized::expect_same_bits(parameters, expected, fmt::format("{} devices", workers));
+    });
+}
+
+TEST(DevicesInShardedOptimizer, MustBeOneForAllParametersAndStayThat) {
+  as_workers(2, [](World world) {
+    Tensor a = torch::ones({300}).requires_grad_(), b = torch::ones({3});
+    const Tensor there = b.to(device_of(On::devices, 0));
+    expect_bad_input(
+        [&] { ShardedOptimizer<torch::optim::SGD> optimizer(std::vector{a, there}, 0.1, world); },
+        {"parameter 0 of group 0 is on cpu", "on virtual:0", "on one device"});
+    ShardedOptimizer<torch::optim::SGD> optimizer(std::vector{a, b}, 0.1, world);
+    a.set_data(a.detach().to(device_of(On::devices, world.rank())));
+    expect_bad_input([&] { optimizer.step(); }, {"was Float on cpu", "move the model first"});
+  });
 }
 
 }  // namespace

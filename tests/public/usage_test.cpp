@@ -8,9 +8,12 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <filesystem>
 #include <span>
 #include <sstream>
 #include <vector>
+
+#include "temporary_folder.h"
 
 namespace {
 
@@ -90,6 +93,16 @@ torch::Tensor two_layers(const torch::Tensor& x) {
   return fc(lockstep::nn::mean_pool(z));
 }
 
+// The current folder is a temporary one.
+struct InTemporaryFolder {
+  InTemporaryFolder() { std::filesystem::current_path(folder.path()); }
+  ~InTemporaryFolder() { std::filesystem::current_path(before); }
+  InTemporaryFolder(const InTemporaryFolder&) = delete;
+  InTemporaryFolder& operator=(const InTemporaryFolder&) = delete;
+  const std::filesystem::path before = std::filesystem::current_path();
+  const lockstep::TemporaryFolder folder;
+};
+
 void refuse(int batch) {
   throw lockstep::BadInput("--batch {}: expected a number of at least 1", batch);
 }
@@ -163,6 +176,24 @@ TEST(Usage, OfDistributedDataParallel) {
   loss.backward();  // returns when gradients are the mean over all workers
   optimizer.step();
   EXPECT_TRUE(ddp.step_complete());
+}
+
+TEST(Usage, OfShardedOptimizers) {
+  const auto x = torch::ones({3, 4});
+  const auto y = torch::zeros({3}, torch::kLong);
+  const InTemporaryFolder here;
+  auto world = lockstep::init(argc, argv);
+  torch::nn::Linear model(4, 2);
+  lockstep::DistributedDataParallel ddp(model, world);
+  lockstep::ShardedOptimizer<torch::optim::AdamW> optimizer(
+      model->parameters(), torch::optim::AdamWOptions(1e-3), world);
+  auto loss = torch::cross_entropy_loss(ddp(x), y);
+  optimizer.zero_grad();
+  loss.backward();
+  optimizer.step();                        // on all workers
+  optimizer.save_to("optimizer.pt");       // on all workers; rank 0 writes
+  torch::load(optimizer, "optimizer.pt");  // on any number of workers
+  EXPECT_EQ(optimizer.share().state().size(), 2);
 }
 
 TEST(Usage, OfTorchScriptModules) {

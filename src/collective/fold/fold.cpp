@@ -105,10 +105,10 @@ class Folder {
 };
 
 // The loop that reads and writes the vectors in one pass, where there is one.
-SumToAll find_one_pass(const TreeFold& fold, const Folder& folder) {
+SumF32 find_one_pass(const TreeFold& fold, const Folder& folder) {
   const bool sums = fold.operation == Operation::sum || fold.operation == Operation::mean;
-  if (fold.type != Type::f32 || !sums || fold.results.size() != fold.terms.size()) return nullptr;
-  const SumToAll one_pass = sum_f32_to_all(fold.terms.size(), fold.instructions);
+  if (fold.type != Type::f32 || !sums) return nullptr;
+  const SumF32 one_pass = sum_f32(fold.terms.size(), fold.results.size(), fold.instructions);
   return one_pass != nullptr && folder.is_plain_tree() ? one_pass : nullptr;
 }
 
@@ -145,7 +145,7 @@ void fold_tree(const TreeFold& fold) {
   if (fold.results.empty()) return;
   if (fold.terms.empty()) throw Error("[fold_tree] nothing to fold");
   const Folder folder(fold);
-  if (const SumToAll one_pass = find_one_pass(fold, folder)) {
+  if (const SumF32 one_pass = find_one_pass(fold, folder)) {
     one_pass(fold.terms.data(), fold.results.data(), fold.bytes, fold.divide_by);
     return;
   }

@@ -30,9 +30,9 @@ struct FoldKernels {
 FoldKernels kernels(Type type, Operation operation, Instructions instructions);
 
 /// One pass over n = 2, 3 or 4 vectors of f32: loads each, adds along the canonical tree over n
-/// leaves, divides, and stores the result n times. nullptr for other n.
-using SumToAll = void (*)(const std::byte* const* terms, std::byte* const* results, size_t bytes,
-                          int64_t divide_by);
-SumToAll sum_f32_to_all(size_t n, Instructions instructions);
+/// leaves, divides, and stores the result n times or once. nullptr for other numbers.
+using SumF32 = void (*)(const std::byte* const* terms, std::byte* const* results, size_t bytes,
+                        int64_t divide_by);
+SumF32 sum_f32(size_t n, size_t results, Instructions instructions);
 
 }  // namespace lockstep::collective
