@@ -53,7 +53,7 @@ namespace lockstep {
 /// Forward passes before a backward pass may be several; parameters may be frozen, unfrozen, loaded
 /// and unused. Members of the model that are neither tensors nor modules are copied once, when this
 /// is made. One thread asks all devices, in their order: devices that compute asynchronously work
-/// at the same time. DistributedDataParallel is faster (docs/devices.md).
+/// at the same time. DistributedDataParallel copies less at each step (docs/devices.md).
 template <typename Net>
 class DataParallel {
  public:

@@ -100,7 +100,7 @@ class SumNode : public Node {
     const bool differentiable = at::GradMode::is_enabled();
     at::Tensor total = gradients.front();
     for (size_t device = 1; device < gradients.size(); ++device) {
-      at::Tensor gradient = gradients[device];
+      const at::Tensor& gradient = gradients[device];
       if (!gradient.defined()) continue;
       if (!total.defined())
         total = gradient;
