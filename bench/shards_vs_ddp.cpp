@@ -71,11 +71,13 @@ int main(int argc, char** argv) {
   recipe.train.batch = share.whole;
   recipe.optimizer.lr = 0.01;
   train::Step by_shards(
-      recipe, {.model = resnet20(),
+      recipe, {.model = {parallel::ModelPart(resnet20())},
+               .parameters = {},
                .objective = objective::make_objective("classification", {.fields = fields()}),
                .batches = std::make_shared<train::DeviceBatches>(torch::kCPU, fields()),
                .schedule = optim::Schedule(recipe.schedule, recipe.optimizer.lr, 1000, 100),
                .shards = collective::Shards::even(world.size(), world.size()),
+               .grid = std::make_shared<parallel::Grid>(world, pipeline::PipelineShape{}),
                .world = world});
   int64_t step = 0;
   observe::SpanTimes spans;

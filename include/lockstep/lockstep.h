@@ -7,6 +7,7 @@
 ///     lockstep::DistributedDataParallel ddp(model, world);
 ///     lockstep::DistributedSampler sampler(samples, world);
 
+#include "lockstep/data_parallel.h"
 #include "lockstep/ddp.h"
 #include "lockstep/error.h"
 #include "lockstep/gradient_hook.h"

@@ -7,6 +7,7 @@
 #include "lockstep/sharded_optimizer.h"
 #include "lockstep/sync_batch_norm.h"
 #include "lockstep/virtual_device.h"
+#include "parallel/devices.h"
 #include "parallel/some_parameters.h"
 #include "parallel/worlds.h"
 #include "temporary_folder.h"
@@ -17,18 +18,6 @@ namespace {
 using torch::Tensor;
 
 enum class On { cpu, devices };
-
-// Before the first backward pass of any test.
-#ifdef LOCKSTEP_TEST_ASYNCHRONOUS
-const VirtualDeviceOptions kDevices = {.count = 4,
-                                       .mode = VirtualDeviceOptions::Mode::asynchronous,
-                                       .copy_bandwidth = 1e8,
-                                       .copy_latency = 1e-4,
-                                       .largest_delay = 2e-4};
-#else
-const VirtualDeviceOptions kDevices = {.count = 4};
-#endif
-[[maybe_unused]] const int devices = (make_virtual_devices(kDevices), virtual_device_count());
 
 torch::Device device_of(On on, int rank) {
   return on == On::cpu ? torch::Device(torch::kCPU) : virtual_device(rank);

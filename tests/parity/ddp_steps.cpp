@@ -36,7 +36,8 @@ void train_steps(World world, const std::string& name, const std::string& data_n
                                   .outputs = {{"scores", Type::f32, {classes}}},
                                   .kernels = nn::Kernels::torch},
                                  1);
-  if (world.rank() == 0) train::save_weights(folder / "initial.safetensors", *model);
+  if (world.rank() == 0)
+    train::save_weights(folder / "initial.safetensors", train::CollectedState(*model).model());
   data::Loader loader(
       data->splits.train,
       {.batch = batch * world.size(), .share = {world.rank(), world.rank() + 1, world.size()}});
@@ -64,7 +65,8 @@ void train_steps(World world, const std::string& name, const std::string& data_n
   }
   std::ofstream(folder / ("losses." + mine))
       << nlohmann::json{{"losses", losses}, {"shape", fields.inputs[0].shape}};
-  if (world.rank() == 0) train::save_weights(folder / "final.safetensors", *model);
+  if (world.rank() == 0)
+    train::save_weights(folder / "final.safetensors", train::CollectedState(*model).model());
 }
 
 }  // namespace

@@ -41,16 +41,19 @@ void record(const Recipe& recipe, const std::filesystem::path& folder) {
                                         .outputs = objective->outputs(),
                                         .kernels = kernels},
                                        seed);
-  train::save_weights(folder / "initial.safetensors", *model);
+  train::save_weights(folder / "initial.safetensors", train::CollectedState(*model).model());
   data::Loader loader(data->splits.train, {.batch = recipe.train.batch});
+  const World world = world_of(launch::join_group({}, {.connect = {.transport = "shm"}}));
   train::Step step(
       recipe,
-      {.model = model,
+      {.model = {parallel::ModelPart(model)},
+       .parameters = {},
        .objective = objective,
        .batches = std::make_shared<train::DeviceBatches>(torch::kCPU, fields),
        .schedule = optim::Schedule(recipe.schedule, recipe.optimizer.lr, recipe.train.steps, 100),
        .shards = collective::Shards::even(1, 1),
-       .world = world_of(launch::join_group({}, {.connect = {.transport = "shm"}}))});
+       .grid = std::make_shared<parallel::Grid>(world, pipeline::PipelineShape{}),
+       .world = world});
 
   std::ofstream x(folder / "x.f32", std::ios::binary), y(folder / "y.i64", std::ios::binary);
   nlohmann::json steps = {{"shape", fields.inputs[0].shape}, {"batch", recipe.train.batch}};
@@ -63,7 +66,7 @@ void record(const Recipe& recipe, const std::filesystem::path& folder) {
     steps["seeds"].push_back(RandomStream(Purpose::forward, seed, i, 0).next());
   }
   std::ofstream(folder / "steps.json") << steps.dump();
-  train::save_weights(folder / "final.safetensors", *model);
+  train::save_weights(folder / "final.safetensors", train::CollectedState(*model).model());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <lockstep/lockstep.h>
 #include <lockstep/plugin.h>
+#include <lockstep/virtual_device.h>
 #include <torch/script.h>
 #include <torch/torch.h>
 
@@ -70,6 +71,9 @@ LOCKSTEP_PLUGIN(registry) {
     return std::shared_ptr<lockstep::Model>(new Line(options));
   });
 }
+
+// Before the first backward pass of any test.
+[[maybe_unused]] const int devices_made = (lockstep::make_virtual_devices({.count = 2}), 2);
 
 // What a program's main is given.
 int argc = 1;
@@ -194,6 +198,22 @@ TEST(Usage, OfShardedOptimizers) {
   optimizer.save_to("optimizer.pt");       // on all workers; rank 0 writes
   torch::load(optimizer, "optimizer.pt");  // on any number of workers
   EXPECT_EQ(optimizer.share().state().size(), 2);
+}
+
+TEST(Usage, OfDataParallel) {
+  const auto x = torch::ones({3, 4});
+  const auto y = torch::zeros({3}, torch::kLong);
+  const std::vector<torch::Device> devices = {lockstep::virtual_device(0),
+                                              lockstep::virtual_device(1)};
+  torch::nn::Linear model(4, 2);
+  model->to(devices[0]);
+  lockstep::DataParallel parallel(model, devices);
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  auto loss = torch::cross_entropy_loss(parallel(x), y.to(devices[0]));
+  optimizer.zero_grad();
+  loss.backward();  // gradients are the sums over all devices
+  optimizer.step();
+  EXPECT_EQ(parallel.last().devices, 2);
 }
 
 TEST(Usage, OfTorchScriptModules) {

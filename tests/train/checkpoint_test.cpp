@@ -138,14 +138,14 @@ TEST(Checkpoint, ForAnotherModelNamesTheFirstTensorThatDiffers) {
   const auto convnet = some_model("convnet", {1, 28, 28});
   const auto wider = some_model("convnet", {3, 28, 28});
   const auto logistic = some_model("logistic", {1, 28, 28});
-  save_weights(folder / "w", *convnet);
-  const std::string before = model_sha256(*wider);
+  save_weights(folder / "w", CollectedState(*convnet).model());
+  const std::string before = model_sha256(CollectedState(*wider));
   const std::string shape = message_of<BadInput>(
       [&] { load_weights(run::read_safetensors(folder / "w"), folder / "w", *wider); });
   EXPECT_NE(shape.find("'conv1.weight' is F32 [32, 1, 3, 3], expected F32 [32, 3, 3, 3]"),
             std::string::npos)
       << shape;
-  EXPECT_EQ(model_sha256(*wider), before);
+  EXPECT_EQ(model_sha256(CollectedState(*wider)), before);
   const std::string missing = message_of<BadInput>(
       [&] { load_weights(run::read_safetensors(folder / "w"), folder / "w", *logistic); });
   EXPECT_NE(missing.find("'fc.weight'"), std::string::npos) << missing;

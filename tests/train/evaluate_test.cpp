@@ -16,8 +16,10 @@ TEST(Evaluate, CountsEverySampleExactlyOnce) {
   const auto model = some_model("logistic", fields.inputs[0].shape);
   const auto objective = objective::make_objective("classification", {.fields = fields});
   const objective::Scorecard scorecard(objective->metrics(), Phase::evaluation);
+  World world = alone();
+  collective::Communicator& group = world.communicator();
   const Evaluation evaluation =
-      evaluate(*model, *objective, scorecard, data->splits.test, alone().communicator());
+      evaluate(whole(model, group), *objective, scorecard, data->splits.test, group);
   EXPECT_EQ(evaluation.totals.samples, 10'000);
   EXPECT_EQ(evaluation.totals.samples % 256, 16) << "so the last batch is a smaller one";
   EXPECT_TRUE(model->is_training());
@@ -47,13 +49,15 @@ struct Failing : Objective {
 TEST(Evaluate, LeavesTheModelAsItWasIfItFails) {
   const TemporaryFolder folder;
   const auto data = data::load_training_data(tiny_recipe(folder).data, 4, 1);
-  Counter model;
+  const auto model = std::make_shared<Counter>();
   Failing objective;
+  World world = alone();
+  collective::Communicator& group = world.communicator();
   const objective::Scorecard scorecard({}, Phase::evaluation);
-  EXPECT_THROW(evaluate(model, objective, scorecard, data->splits.test, alone().communicator()),
+  EXPECT_THROW(evaluate(whole(model, group), objective, scorecard, data->splits.test, group),
                Error);
-  EXPECT_EQ(model.seen.item<float>(), 0);
-  EXPECT_TRUE(model.is_training());
+  EXPECT_EQ(model->seen.item<float>(), 0);
+  EXPECT_TRUE(model->is_training());
 }
 
 }  // namespace

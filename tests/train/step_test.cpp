@@ -23,12 +23,15 @@ TEST(Step, TakesNoMemoryFromTheSystemOnceItHasRun) {
   Recipe recipe;
   recipe.train.batch = kBatch;
   const Fields fields = image_fields({3, 32, 32});
-  Step step(recipe, {.model = some_model("resnet20"),
+  const World world = alone();
+  Step step(recipe, {.model = {parallel::ModelPart(some_model("resnet20"))},
+                     .parameters = {},
                      .objective = objective::make_objective("classification", {.fields = fields}),
                      .batches = std::make_shared<DeviceBatches>(c10::kCPU, fields),
                      .schedule = optim::Schedule(recipe.schedule, 0.01, 1000, 100),
                      .shards = collective::Shards::even(2, 1),
-                     .world = alone()});
+                     .grid = std::make_shared<parallel::Grid>(world, pipeline::PipelineShape{}),
+                     .world = world});
   std::vector<float> values(kBatch * kPixels, 0.5F);
   std::vector<int64_t> labels(kBatch, 3), items(kBatch, 1), samples(kBatch, 0);
   const data::LoadedBatch batch = {.whole = kBatch,
