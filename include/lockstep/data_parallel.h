@@ -60,8 +60,8 @@ class DataParallel {
   /// Throws BadInput unless the devices exist, are of one kind and different, the model is on the
   /// first of them and can be copied; OutOfMemory if a replica does not fit.
   DataParallel(std::shared_ptr<Net> model, std::vector<torch::Device> devices,
-               DataParallelOptions options = {})
-      : replicas_(std::move(model), std::move(devices), std::move(options)) {
+               const DataParallelOptions& options = {})
+      : replicas_(std::move(model), std::move(devices), options) {
     for (const auto& module : replicas_.modules()) {
       nets_.push_back(std::dynamic_pointer_cast<Net>(module));
       if (!nets_.back()) replicas_.refuse_type_of(*module);
@@ -69,9 +69,8 @@ class DataParallel {
   }
   /// The same, for a module holder (TORCH_MODULE).
   DataParallel(const torch::nn::ModuleHolder<Net>& model, std::vector<torch::Device> devices,
-               DataParallelOptions options = {})
-      : DataParallel(model.is_empty() ? nullptr : model.ptr(), std::move(devices),
-                     std::move(options)) {}
+               const DataParallelOptions& options = {})
+      : DataParallel(model.is_empty() ? nullptr : model.ptr(), std::move(devices), options) {}
 
   /// The forward pass of all devices. Throws BadInput for inputs and results other than described
   /// above. What the model throws on a device is thrown here with the device's name: of the same

@@ -54,7 +54,7 @@ class DeviceReplicas {
 
   /// Checks devices and model, and makes the replicas.
   DeviceReplicas(std::shared_ptr<torch::nn::Module> model, std::vector<torch::Device> devices,
-                 DataParallelOptions options);
+                 const DataParallelOptions& options);
   ~DeviceReplicas();
   DeviceReplicas(const DeviceReplicas&) = delete;
   DeviceReplicas& operator=(const DeviceReplicas&) = delete;

@@ -230,7 +230,8 @@ double DeviceReplicas::State::end_phase() {
 }
 
 DeviceReplicas::DeviceReplicas(std::shared_ptr<torch::nn::Module> model,
-                               std::vector<torch::Device> devices, DataParallelOptions options)
+                               std::vector<torch::Device> devices,
+                               const DataParallelOptions& options)
     : state_(std::make_unique<State>(std::move(model), std::move(devices), options)) {}
 
 DeviceReplicas::~DeviceReplicas() = default;
