@@ -16,7 +16,7 @@ namespace lockstep::parallel {
 namespace {
 
 constexpr int64_t kHeader = 64;
-constexpr int64_t kAlignment = 16;  // of pieces: the largest element
+constexpr int64_t kPlaceAlignment = 16;  // of pieces: the largest element
 // Of the memory of one chunk; more would not fit into the cache.
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
 constexpr int64_t kLeastPerRank = int64_t{64} << 10;
@@ -83,7 +83,7 @@ std::vector<ParameterExchange::Stream> ParameterExchange::streams_of(
     for (const auto& [parameter, range] : pieces) {
       if (are_sent[parameter] == 0 || range.empty()) continue;
       const at::Tensor elements = elements_of(parameters[parameter].detach(), range);
-      const int64_t begin = round_up(stream.end, kAlignment);
+      const int64_t begin = round_up(stream.end, kPlaceAlignment);
       stream.end = begin + static_cast<int64_t>(elements.nbytes());
       stream.parts.push_back({elements, {begin, stream.end}});
     }
