@@ -2,8 +2,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <mutex>
-
 namespace lockstep::parallel {
 
 at::Tensor generator_state() {

@@ -84,7 +84,7 @@ bool trains_something(const torch::nn::Module& module) {
 
 void require_known_names(const SequentialModel& model) {
   std::set<std::string> known;
-  for (const auto& item : model.named_modules()) known.insert(item.key());
+  for (const auto& item : model.named_modules("", /*include_self=*/false)) known.insert(item.key());
   for (const OwnedTensor& tensor : owned_tensors(model)) known.insert(tensor.name);
   for (const ModelLayer& layer : model.layers())
     for (const std::string& use : layer.uses)

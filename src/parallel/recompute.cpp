@@ -64,7 +64,21 @@ struct Recompute : torch::autograd::Function<Recompute> {
     variable_list inputs;
     for (const torch::Tensor& saved : context->get_saved_variables())
       inputs.push_back(saved.detach().set_requires_grad(call->input_gradients[inputs.size()]));
-    const Tensors outputs = again(*call, inputs);
+    compute_again(*call, inputs, gradients);
+    variable_list results = {torch::Tensor()};  // for `call`
+    for (const torch::Tensor& input : inputs) results.push_back(input.grad());
+    results.emplace_back();  // for `always`
+    return results;
+  }
+
+  // Buffers are restored where autograd does not notice: graphs of other batches may refer to them.
+  static void compute_again(const LayerCall& call, const variable_list& inputs,
+                            const variable_list& gradients) {
+    std::vector<torch::Tensor> before;
+    for (const torch::Tensor& buffer : call.buffers) before.push_back(buffer.detach().clone());
+    set_generator_state(call.generator);
+    const torch::AutoGradMode records(true);
+    const Tensors outputs = call.layer->forward(named(call.input_names, inputs));
     variable_list roots, of_roots;
     size_t i = 0;
     for (const auto& [name, output] : outputs) {
@@ -74,22 +88,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
       of_roots.push_back(gradient);
     }
     if (!roots.empty()) torch::autograd::backward(roots, of_roots);
-    variable_list results = {torch::Tensor()};  // for `call`
-    for (const torch::Tensor& input : inputs) results.push_back(input.grad());
-    results.emplace_back();  // for `always`
-    return results;
-  }
-
-  // The outputs with their graph.
-  static Tensors again(const LayerCall& call, const variable_list& inputs) {
-    std::vector<torch::Tensor> before;
-    for (const torch::Tensor& buffer : call.buffers) before.push_back(buffer.detach().clone());
-    set_generator_state(call.generator);
-    const torch::AutoGradMode records(true);
-    Tensors outputs = call.layer->forward(named(call.input_names, inputs));
-    const torch::NoGradGuard no_grad;
-    for (size_t i = 0; i < before.size(); ++i) torch::Tensor(call.buffers[i]).copy_(before[i]);
-    return outputs;
+    for (i = 0; i < before.size(); ++i) call.buffers[i].variable_data().copy_(before[i]);
   }
 };
 

@@ -48,7 +48,7 @@ TEST_F(Devices, ThatAreVirtualEndWithTheModelOfTheCpuOnAnyNumberOfWorkers) {
 TEST_F(Devices, ThatAreVirtualHaveTheBitsOfTheCpuAfterFiftySteps) {
   for (const std::string model : {"convnet", "resnet20"}) {
     const auto fifty = [&](const std::string& out, Words flags) {
-      flags.insert(flags.end(), {"--model", model, "--steps", "50", "--shards", "2"});
+      flags.insert(flags.end(), {"--model", model, "--steps", "50"});
       return digest(model + out, flags);
     };
     EXPECT_EQ(fifty("virtual", {"--device", "virtual", "--workers", "2"}), fifty("cpu", {}))

@@ -44,6 +44,17 @@ class Line : public lockstep::Model {
   torch::nn::Linear fc_;
 };
 
+class Mlp : public lockstep::SequentialModel {
+ public:
+  explicit Mlp(const lockstep::ModelOptions& options) {
+    auto fc1 = register_module("fc1", torch::nn::Linear(options.input_size(), 512));
+    add_layer("fc1", {"fc1"}, [fc1](const lockstep::Tensors& inputs) {
+      return torch::relu(fc1->forward(inputs.only().flatten(1)));
+    });
+    add_layer("fc2", register_module("fc2", torch::nn::Linear(512, options.output_size())));
+  }
+};
+
 class AbsoluteError : public lockstep::Objective {
  public:
   explicit AbsoluteError(const lockstep::ObjectiveOptions& options)
@@ -180,6 +191,14 @@ TEST(Usage, OfDistributedDataParallel) {
   loss.backward();  // returns when gradients are the mean over all workers
   optimizer.step();
   EXPECT_TRUE(ddp.step_complete());
+}
+
+TEST(Usage, OfSequentialModels) {
+  Mlp model({.name = "mlp",
+             .inputs = {{"x", lockstep::Type::f32, {2, 3}}},
+             .outputs = {{"y", lockstep::Type::f32, {4}}}});
+  EXPECT_EQ(model.layers().size(), 2);
+  EXPECT_EQ(model.forward(torch::ones({5, 2, 3})).only().sizes(), (std::vector<int64_t>{5, 4}));
 }
 
 TEST(Usage, OfShardedOptimizers) {

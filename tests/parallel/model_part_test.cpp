@@ -1,0 +1,158 @@
+#include "parallel/model_part.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+
+#include "expect_error.h"
+#include "lockstep/error.h"
+#include "parallel/generator.h"
+
+namespace lockstep::parallel {
+namespace {
+
+/// Four layers with BatchNorm and dropout, a parameter of the model itself, and weights that may be
+/// shared.
+struct Net : SequentialModel {
+  enum class Ends { apart, shared };
+
+  explicit Net(Ends ends = Ends::apart) {
+    torch::manual_seed(1);
+    const auto first = register_module("first", torch::nn::Linear(6, 6));
+    add_layer("first", first);
+    torch::nn::Sequential middle(torch::nn::BatchNorm1d(6), torch::nn::Dropout(0.5));
+    add_layers("middle", register_module("middle", std::move(middle)));
+    const auto last = register_module(
+        "last", ends == Ends::shared ? torch::nn::Linear(first) : torch::nn::Linear(6, 6));
+    scale = register_parameter("scale", torch::full({6}, 2.0));
+    add_layer("last", {"last", "scale"},
+              [this, last](const Tensors& x) { return Tensors(last->forward(x.only()) * scale); });
+  }
+  torch::Tensor scale;
+};
+
+std::vector<std::string> names_of(const torch::nn::Module& module) {
+  std::vector<std::string> names;
+  for (const auto& item : module.named_parameters()) names.push_back(item.key());
+  for (const auto& item : module.named_buffers()) names.push_back(item.key());
+  return names;
+}
+
+TEST(ModelPart, HasTheNamesOfItsModelAndSharesItsTensors) {
+  const auto net = std::make_shared<Net>();
+  const ModelPart part(net, {1, 4});
+  EXPECT_EQ(names_of(part.module()),
+            (std::vector<std::string>{"scale", "middle.0.weight", "middle.0.bias", "last.weight",
+                                      "last.bias", "middle.0.running_mean", "middle.0.running_var",
+                                      "middle.0.num_batches_tracked"}));
+  EXPECT_TRUE(part.module().named_parameters()["scale"].is_same(net->scale));
+  EXPECT_FALSE(part.is_first());
+  EXPECT_TRUE(part.is_last());
+  EXPECT_EQ(part.describe(), "layers middle.0 to last");
+}
+
+TEST(ModelPart, AfterPartComputesTheModel) {
+  const auto net = std::make_shared<Net>();
+  const auto x = torch::randn({8, 6});
+  torch::manual_seed(3);
+  const auto expected = net->forward(x).only();
+  torch::manual_seed(3);
+  const Tensors half = ModelPart(net, {0, 2}).forward(x);
+  EXPECT_TRUE(ModelPart(net, {2, 4}).forward(half).only().equal(expected));
+}
+
+TEST(ModelPart, OfOtherWorkersHasNoMemory) {
+  const auto net = std::make_shared<Net>();
+  release_others(*net, {ModelPart(net, {0, 1})});
+  EXPECT_EQ(net->named_parameters()["first.weight"].numel(), 36);
+  EXPECT_EQ(net->scale.numel(), 0);
+  EXPECT_EQ(net->named_buffers()["middle.0.running_mean"].numel(), 0);
+}
+
+TEST(ModelPart, CannotShareWeightsWithAnother) {
+  const Net net(Net::Ends::shared);
+  expect_bad_input([&] { check_parts(net, {{0, 2}, {2, 4}}); },
+                   {"'first.weight' of part 0", "'last.weight' of part 1", "--split"});
+  EXPECT_NO_THROW(check_parts(net, {{0, 4}}));
+}
+
+TEST(ModelPart, MustTrainSomething) {
+  const Net net;
+  expect_bad_input([&] { check_parts(net, {{0, 2}, {2, 3}, {3, 4}}); },
+                   {"part 1 (middle.1 to middle.1) has no trained parameters"});
+}
+
+struct Forgetful : SequentialModel {
+  explicit Forgetful(const std::string& uses) {
+    const auto fc = register_module("fc", torch::nn::Linear(2, 2));
+    register_buffer("offset", torch::zeros({2}));
+    add_layer("fc", {uses}, [fc](const Tensors& x) { return Tensors(fc->forward(x.only())); });
+  }
+};
+
+TEST(ModelPart, MustNameWhatItUses) {
+  expect_bad_input([] { check_parts(Forgetful("fc"), {{0, 1}}); },
+                   {"buffer 'offset' belongs to none of the model's layers"});
+  expect_bad_input([] { check_parts(Forgetful("fd"), {{0, 1}}); },
+                   {"layer 'fc' says that it uses 'fd'"});
+}
+
+struct Tangled : Model {
+  Tensors forward(const Tensors& inputs) override { return inputs; }
+};
+
+TEST(ModelPart, NeedsAModelWithLayers) {
+  expect_bad_input([] { require_layers(std::make_shared<Tangled>(), "tangled"); },
+                   {"'tangled' cannot be divided into stages", "lockstep::SequentialModel"});
+}
+
+struct Results {
+  torch::Tensor output, input_gradient, running_mean;
+  std::vector<torch::Tensor> gradients;
+};
+
+Results results_of(Activations activations) {
+  const auto net = std::make_shared<Net>();
+  const ModelPart part(net, {0, 4}, activations);
+  const auto x = torch::arange(48, torch::kFloat).view({8, 6}).sin().requires_grad_();
+  torch::manual_seed(3);
+  const auto y = part.forward(x).only();
+  y.pow(2).sum().backward();
+  Results results{y, x.grad(), net->named_buffers()["middle.0.running_mean"].clone(), {}};
+  for (const auto& parameter : net->parameters()) results.gradients.push_back(parameter.grad());
+  return results;
+}
+
+TEST(Recompute, GivesTheSameBitsOfOutputsGradientsAndBuffers) {
+  const Results kept = results_of(Activations::kept), again = results_of(Activations::recomputed);
+  EXPECT_TRUE(again.output.equal(kept.output));
+  EXPECT_TRUE(again.input_gradient.equal(kept.input_gradient));
+  EXPECT_TRUE(again.running_mean.equal(kept.running_mean));
+  for (size_t i = 0; i < kept.gradients.size(); ++i)
+    EXPECT_TRUE(again.gradients[i].equal(kept.gradients[i])) << i;
+}
+
+struct InPlace : SequentialModel {
+  InPlace() {
+    const auto fc = register_module("fc", torch::nn::Linear(2, 2));
+    add_layer("fc", fc);
+    add_layer("relu", {}, [](const Tensors& x) { return Tensors(x.only().relu_()); });
+  }
+};
+
+TEST(Recompute, RefusesALayerThatChangesItsInput) {
+  const ModelPart part(std::make_shared<InPlace>(), {0, 2}, Activations::recomputed);
+  expect_bad_input([&] { part.forward(torch::ones({1, 2})); },
+                   {"layer 'relu' changes its input in place"});
+}
+
+TEST(Generator, GoesOnFromItsState) {
+  const at::Tensor state = generator_state();
+  const auto once = torch::rand({3});
+  set_generator_state(state);
+  EXPECT_TRUE(torch::rand({3}).equal(once));
+}
+
+}  // namespace
+}  // namespace lockstep::parallel

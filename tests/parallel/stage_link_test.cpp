@@ -1,0 +1,62 @@
+#include "parallel/stage_link.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include "expect_error.h"
+#include "lockstep/error.h"
+#include "parallel/worlds.h"
+
+namespace lockstep::parallel {
+namespace {
+
+StageMessage some_message() {
+  std::string long_name(300, 'n');  // so that the header needs several pieces
+  return {.tensors = Tensors{{"x", torch::arange(6, torch::kFloat).view({2, 3}).requires_grad_()},
+                             {"mask", torch::tensor({true, false})},
+                             {"none", torch::Tensor()},
+                             {"empty", torch::empty({0, 4})},
+                             {long_name, torch::full({1}, 7, torch::kLong)}},
+          .generator = torch::arange(5, torch::kByte),
+          .notes = 3};
+}
+
+void expect_some_message(const StageMessage& message) {
+  const StageMessage expected = some_message();
+  EXPECT_EQ(message.notes, 3);
+  EXPECT_TRUE(message.generator.equal(expected.generator));
+  ASSERT_EQ(message.tensors.size(), expected.tensors.size());
+  auto other = expected.tensors.begin();
+  for (const auto& [name, tensor] : message.tensors) {
+    EXPECT_EQ(name, other->first);
+    ASSERT_EQ(tensor.defined(), other->second.defined()) << name;
+    if (tensor.defined()) {
+      EXPECT_TRUE(tensor.is_leaf());
+      EXPECT_EQ(tensor.requires_grad(), other->second.requires_grad()) << name;
+      EXPECT_TRUE(tensor.equal(other->second)) << name;
+    }
+    ++other;
+  }
+}
+
+TEST(StageLink, CarriesTensorsOfAllKindsInsideAWorker) {
+  const auto link = make_local_link(torch::kCPU);
+  link->send(some_message());
+  expect_some_message(link->receive());
+  EXPECT_THROW(link->receive(), Error);
+}
+
+TEST(StageLink, CarriesTensorsOfAllKindsBetweenWorkers) {
+  as_workers(2, [](World world) {
+    const auto link = make_remote_link(world, torch::kCPU);
+    if (world.rank() == 0) {
+      for (int i = 0; i < 3; ++i) link->send(some_message());
+      link->finish();
+    } else {
+      for (int i = 0; i < 3; ++i) expect_some_message(link->receive());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::parallel
