@@ -85,7 +85,8 @@ class CountingAllocator final : public c10::Allocator {
 }  // namespace
 
 void install_counting_allocator() {
-  static CountingAllocator allocator;
+  // Never destroyed: devices may compute until the program has ended.
+  static CountingAllocator& allocator = *new CountingAllocator();
   constexpr uint8_t kOverLibTorchs = 1;
   [[maybe_unused]] static const bool installed = [] {
     plain_allocator = c10::GetCPUAllocator();

@@ -31,7 +31,7 @@ void launch_kernel(const std::vector<at::Tensor>& tensors,
     kernel(aliases);
   };
   if (!devices.asynchronous()) return compute();
-  static const std::string by = "launch_kernel";
+  static const std::string& by = *new std::string("launch_kernel");
   std::vector<virtual_devices::Use> uses;
   for (const at::Tensor& tensor : tensors) uses.push_back({tensor, true});
   virtual_devices::run_task(device.index(), by, uses, compute);
@@ -43,7 +43,7 @@ void launch_host_function(c10::Device device, std::function<void()> function) {
                    virtual_devices::name_of(device));
   virtual_devices::Devices::get().require(device.index());
   if (!virtual_devices::Devices::get().asynchronous()) return function();
-  static const std::string by = "launch_host_function";
+  static const std::string& by = *new std::string("launch_host_function");
   virtual_devices::start_task(device.index(), by, {}, std::move(function));
 }
 

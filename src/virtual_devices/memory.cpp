@@ -57,7 +57,7 @@ class DeviceAllocator final : public c10::Allocator {
 };
 
 DeviceAllocator& device_allocator() {
-  static DeviceAllocator allocator;
+  static DeviceAllocator& allocator = *new DeviceAllocator();  // as the counting allocator
   return allocator;
 }
 

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <latch>
+#include <thread>
 
 #include "devices.h"
 #include "expect_error.h"
@@ -159,6 +161,20 @@ TEST(Streams, ThatBeginWhenTheProgramEndsLetItEnd) {
     std::exit(0);
   };
   EXPECT_EXIT(begin_and_end(), ::testing::ExitedWithCode(0), "");
+}
+
+// What LibTorch allocates for them must still be there.
+TEST(Streams, ThatComputeWhenTheProgramEndsFinishFirst) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto compute_and_end = [] {
+    const Tensor x = torch::ones({8, 8}, device(0));
+    for (int i = 0; i < 20; ++i) (void)x.mm(x);  // the first one tells the shape of results
+    launch_host_function(device(0),
+                         [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+    for (int i = 0; i < 20; ++i) (void)x.mm(x);
+    std::exit(0);
+  };
+  EXPECT_EXIT(compute_and_end(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Errors, OfAsynchronousOperatorsAreTheHostsWhenItWaits) {
