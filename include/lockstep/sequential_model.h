@@ -15,6 +15,7 @@ namespace lockstep {
 /// One of the functions that a model's forward pass consists of. A pipeline divides a model between
 /// its layers.
 struct ModelLayer {
+  /// Messages and `--split` call it this.
   std::string name;
   /// The names of modules, parameters and buffers of the model that it uses. No other layer may use
   /// them on another stage of a pipeline.
