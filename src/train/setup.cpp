@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/agreement.h"
+#include "base/digest.h"
 #include "device/allocator.h"
 #include "lockstep/error.h"
 #include "model/models.h"
@@ -117,6 +118,10 @@ std::string describe(const std::vector<Metric>& metrics) {
 // Without this check, workers with different data or recipes would train without an error.
 void require_same_run(const Setup& setup, Facts facts) {
   for (const auto& [key, value] : result_values(setup.recipe)) facts.emplace_back(key, value);
+  // Without stages all workers get rank 0's weights; a stage keeps those that it has read.
+  if (const std::string& weights = setup.recipe.model.weights;
+      setup.recipe.parallel.stages > 1 && !weights.empty() && std::filesystem::exists(weights))
+    facts.emplace_back("the digest of model.weights", digest_file(Digest::Kind::sha256, weights));
   facts.emplace_back("parallel.stages", fmt::format("{}", setup.recipe.parallel.stages));
   facts.emplace_back("parallel.schedule", setup.recipe.parallel.schedule);
   facts.emplace_back("parallel.split", setup.recipe.parallel.split);
