@@ -70,7 +70,7 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
                         const Tensor& gamma, const Tensor& beta,
                         const torch::optional<Tensor>& added, const LayerCall& call) {
     const Tensor residual = added.value_or(Tensor());
-    const Tensor z = convolve(call.kept->convolution, weight, x);
+    const Tensor z = convolve(*call.kept->convolution, weight, x);
     const BatchStatistics of = statistics_of(call.norm, z);
     const int64_t channels = gamma.numel();
     const Tensor inverse = at::empty({channels}, z.options());
@@ -200,8 +200,8 @@ torch::Tensor ConvBn::operator()(const torch::Tensor& x, const torch::Tensor& re
     if (residual.defined()) y = y.add_(plain(residual));
     return activation_ == Activation::relu ? y.relu_() : y;
   }
-  kernels::Convolution& convolution = layer_->prepare(*conv_, *input);
-  if (bn_->is_training()) require_several_values(convolution.shape());
+  const auto convolution = layer_->prepare(*conv_, *input);
+  if (bn_->is_training()) require_several_values(convolution->shape());
   const LayerCall call = {
       c10::make_intrusive<Kept>(layer_, convolution),
       activation_ == Activation::relu ? kernels::Rectify::yes : kernels::Rectify::no,

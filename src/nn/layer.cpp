@@ -17,6 +17,7 @@ using kernels::kLanes;
 namespace {
 
 constexpr size_t kMostCompared = 128 * 128 * 9;
+constexpr size_t kMostKept = 8;  ///< prepared convolutions of a layer
 
 bool same(const torch::ExpandingArray<2>& pair) {
   return pair->at(0) == pair->at(1);
@@ -125,19 +126,33 @@ std::optional<Input> Layer::accept(const torch::nn::Conv2dImpl& conv, const torc
   return input;
 }
 
-kernels::Convolution& Layer::prepare(const torch::nn::Conv2dImpl& conv, const Input& input) {
+std::shared_ptr<kernels::Convolution> Layer::prepare(const torch::nn::Conv2dImpl& conv,
+                                                     const Input& input) {
   const kernels::ConvShape shape = shape_for(conv, input);
-  PreparedConvolution* found = nullptr;
-  for (PreparedConvolution& entry : entries_)
-    if (entry.layout == input.layout && entry.convolution.shape() == shape) found = &entry;
-  if (found == nullptr) {
+  const auto is_for_it = [&](const std::shared_ptr<PreparedConvolution>& entry) {
+    return entry->layout == input.layout && entry->convolution.shape() == shape;
+  };
+  auto found = std::ranges::find_if(entries_, is_for_it);
+  if (found == entries_.end()) {
+    discard_unused();
     kernels::Convolution made(shape, input.layout);
     MemoryCharge kept(cpu_account(), made.kept_bytes(), MemoryUse::workspace);
-    found = &entries_.emplace_back(input.layout, std::move(made), std::move(kept));
+    entries_.push_back(std::make_shared<PreparedConvolution>(
+        PreparedConvolution{input.layout, std::move(made), std::move(kept)}));
+    found = entries_.end() - 1;
   }
-  notice_changed(conv.weight, found->convolution);
-  served_by_ = to_string(found->convolution.method());
-  return found->convolution;
+  kernels::Convolution& convolution = (*found)->convolution;
+  notice_changed(conv.weight, convolution);
+  served_by_ = to_string(convolution.method());
+  return {*found, &convolution};
+}
+
+// One that a backward pass needs stays: it must be told when weights change.
+void Layer::discard_unused() {
+  const MemoryAccount* const account = cpu_account();
+  const bool is_limited = account != nullptr && account->figures().limit > 0;
+  if (is_limited || entries_.size() >= kMostKept)
+    std::erase_if(entries_, [](const auto& entry) { return entry.use_count() == 1; });
 }
 
 // Compares values, because LibTorch's optimizers change weights without changing the tensor's
@@ -148,7 +163,7 @@ void Layer::notice_changed(const torch::Tensor& weight, kernels::Convolution& co
   const auto count = static_cast<size_t>(weight.numel());
   if (weights_.size() == count && std::memcmp(weights_.data(), begin, count * sizeof(float)) == 0)
     return;
-  for (PreparedConvolution& entry : entries_) entry.convolution.weights_changed();
+  for (const auto& entry : entries_) entry->convolution.weights_changed();
   if (count <= kMostCompared) weights_.assign(begin, begin + count);
 }
 
@@ -173,8 +188,8 @@ void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Ke
 }
 
 kernels::Convolution& kept(torch::autograd::AutogradContext& context) {
-  return c10::static_intrusive_pointer_cast<Kept>(context.saved_data[kConvolution].toCapsule())
-      ->convolution;
+  return *c10::static_intrusive_pointer_cast<Kept>(context.saved_data[kConvolution].toCapsule())
+              ->convolution;
 }
 
 torch::Tensor convolve(kernels::Convolution& convolution, const torch::Tensor& weight,
@@ -190,7 +205,7 @@ ConvolutionGradients convolution_gradients(torch::autograd::AutogradContext& con
                                            const torch::Tensor& dz) {
   const auto kept_layer =
       c10::static_intrusive_pointer_cast<Kept>(context.saved_data[kConvolution].toCapsule());
-  kernels::Convolution& convolution = kept_layer->convolution;
+  kernels::Convolution& convolution = *kept_layer->convolution;
   const torch::Tensor weight = saved_weight.contiguous();
   if (!is_plain_float(weight) || weight.numel() != convolution.shape().weight_count())
     throw BadInput(

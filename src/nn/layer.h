@@ -4,7 +4,6 @@
 #include <torch/custom_class.h>
 #include <torch/nn/modules/conv.h>
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,8 +26,9 @@ struct Input {
   kernels::ImageLayout layout;
 };
 
-/// What a layer keeps between calls: a prepared convolution for every input shape, and the weights
-/// that they were prepared from. For one thread at a time.
+/// What a layer keeps between calls: prepared convolutions for the input shapes of the last calls,
+/// and the weights that they were prepared from. Where memory is limited it keeps those alone that
+/// a backward pass still needs, and the one in use. For one thread at a time.
 class Layer {
  public:
   explicit Layer(Kernels kernels) : kernels_(kernels) {}
@@ -39,7 +39,8 @@ class Layer {
   static kernels::ConvShape shape_for(const torch::nn::Conv2dImpl& conv, const Input& input);
 
   /// The convolution for that input.
-  kernels::Convolution& prepare(const torch::nn::Conv2dImpl& conv, const Input& input);
+  std::shared_ptr<kernels::Convolution> prepare(const torch::nn::Conv2dImpl& conv,
+                                                const Input& input);
 
   /// Call it before weights are used: discards what `convolution` prepared from other weights.
   void notice_changed(const torch::Tensor& weight, kernels::Convolution& convolution);
@@ -53,19 +54,21 @@ class Layer {
     MemoryCharge kept;  ///< the weights that the convolution keeps
   };
 
+  void discard_unused();
+
   const Kernels kernels_;
-  std::deque<PreparedConvolution> entries_;  ///< a deque, so that addresses stay valid
-  std::vector<float> weights_;               ///< from which the convolutions were prepared
+  std::vector<std::shared_ptr<PreparedConvolution>> entries_;
+  std::vector<float> weights_;  ///< from which the convolutions were prepared
   std::string served_by_;
 };
 
 /// A layer's convolution, which the forward pass saves for the backward pass.
 struct Kept : torch::CustomClassHolder {
-  Kept(std::shared_ptr<Layer> owner, kernels::Convolution& one)
-      : layer(std::move(owner)), convolution(one) {}
+  Kept(std::shared_ptr<Layer> owner, std::shared_ptr<kernels::Convolution> one)
+      : layer(std::move(owner)), convolution(std::move(one)) {}
 
-  const std::shared_ptr<Layer> layer;  ///< the layer that owns it
-  kernels::Convolution& convolution;
+  const std::shared_ptr<Layer> layer;  ///< which tells it when weights have changed
+  const std::shared_ptr<kernels::Convolution> convolution;
 };
 /// Whether the kernels can read it: float32 on the CPU.
 bool is_plain_float(const torch::Tensor& x);

@@ -29,8 +29,8 @@ class ConvMaxPoolFunction : public torch::autograd::Function<ConvMaxPoolFunction
                         const torch::optional<Tensor>& with_bias,
                         const c10::intrusive_ptr<Kept>& layer) {
     const Tensor bias = with_bias.value_or(Tensor());
-    const Tensor z = convolve(layer->convolution, weight, x);
-    const kernels::PoolShape shape = pool_shape(layer->convolution.shape());
+    const Tensor z = convolve(*layer->convolution, weight, x);
+    const kernels::PoolShape shape = pool_shape(layer->convolution->shape());
     const Tensor y =
         at::empty({z.size(0), z.size(1), shape.out_height(), shape.out_width(), kernels::kLanes},
                   z.options());
@@ -88,7 +88,7 @@ torch::Tensor ConvMaxPool::operator()(const torch::Tensor& x) {
   // ReLU and max-pooling commute, and ReLU after pooling handles a quarter of the values.
   if (!input || !has_pixels_to_pool(Layer::shape_for(*conv_, *input)))
     return at::max_pool2d(conv_(plain(x)), 2).relu_();
-  kernels::Convolution& convolution = layer_->prepare(*conv_, *input);
+  const auto convolution = layer_->prepare(*conv_, *input);
   return ConvMaxPoolFunction::apply(
       input->x, conv_->weight,
       conv_->bias.defined() ? torch::optional<Tensor>(conv_->bias) : torch::nullopt,

@@ -9,6 +9,7 @@
 #include "kernels/cpu.h"
 #include "lockstep/error.h"
 #include "lockstep/nn.h"
+#include "lockstep/virtual_device.h"
 #include "nn/convolutions.h"
 #include "nn/layer.h"
 
@@ -359,6 +360,50 @@ TEST(ConvBnLayer, LeavesWhatKernelsDoNotKnowToLibTorch) {
   EXPECT_LT(difference(plain(twins.layers[0](torch::_neg_view(x))),
                        plain(twins.layers[1](torch::_neg_view(x)))),
             1e-4);
+}
+
+// Memory of prepared weights, after calls with so many samples each.
+int64_t kept_after(const std::vector<int64_t>& samples, int64_t limit) {
+  limit_cpu_memory(limit);
+  const int64_t before = memory_of(torch::kCPU).now[MemoryUse::workspace];
+  const Twins twins(convolution(16, 16), convolution(16, 16), Activation::relu);
+  ConvBn layer = twins.layers[0];
+  for (const int64_t each : samples) layer(torch::randn({each, 16, 8, 8}));
+  const int64_t kept = memory_of(torch::kCPU).now[MemoryUse::workspace] - before;
+  limit_cpu_memory(0);
+  return kept;
+}
+
+TEST(Layers, KeepWeightsForOneShapeWhereMemoryIsLimited) {
+  const int64_t limit = int64_t{1} << 30;
+  const int64_t one = kept_after({4}, limit);
+  EXPECT_GT(one, 0);
+  EXPECT_EQ(kept_after({1, 2, 3, 4}, limit), one);
+  EXPECT_GT(kept_after({1, 2, 3, 4}, 0), one);
+}
+
+TEST(Layers, KeepWeightsForAFewShapes) {
+  std::vector<int64_t> some, many;
+  for (int64_t samples = 1; samples <= 8; ++samples) some.push_back(samples);
+  for (int64_t samples = 1; samples <= 40; ++samples) many.push_back(samples);
+  EXPECT_LT(kept_after(many, 0), 2 * kept_after(some, 0));
+}
+
+TEST(Layers, KeepWhatABackwardPassNeedsWhereMemoryIsLimited) {
+  limit_cpu_memory(int64_t{1} << 30);
+  torch::manual_seed(1);
+  Twins twins(convolution(16, 16), convolution(16, 16), Activation::relu);
+  Tensor xs[2];
+  for (int i = 0; i < 2; ++i) {
+    torch::manual_seed(2);
+    xs[i] = torch::randn({2, 16, 8, 8}).requires_grad_();
+    const Tensor y = plain(twins.layers[i](xs[i]));
+    for (const int64_t other : {1, 3, 5}) twins.layers[i](torch::randn({other, 16, 8, 8}));
+    (y * torch::arange(8.0)).sum().backward();
+  }
+  EXPECT_LT(difference(xs[0].grad(), xs[1].grad()), 1e-4);
+  EXPECT_LT(difference(twins.convs[0]->weight.grad(), twins.convs[1]->weight.grad()), 1e-3);
+  limit_cpu_memory(0);
 }
 
 TEST(CrossEntropy, MatchesLibTorchWithAndWithoutSmoothing) {
