@@ -155,7 +155,7 @@ std::shared_ptr<torch::nn::Module> module_of(const std::shared_ptr<torch::jit::M
 /// workers.
 ///
 /// The model may be on any one device: move it there first, then make this. Gradients are added in
-/// host memory.
+/// host memory, or in the device's if the world's transport carries that (`nccl`).
 ///
 /// If an exception is thrown on one worker in a backward pass or in `join`, also by your own
 /// function or hook, the other workers throw PeerLost, and every later forward or backward pass

@@ -74,8 +74,9 @@ class Started {
 /// are not compared: 2 x 3 may be sent to 6.) Tensors may have any strides and are of float,
 /// double, half, bfloat16, long, int, short, char, byte or bool; bool is reduced by Operation::min
 /// (true on all workers) and Operation::max (true on any) only. Where a tensor has *rows*, its
-/// dimension 0 is the rank. Tensors may be on any device; results are on the same. Nothing is
-/// recorded for a backward pass.
+/// dimension 0 is the rank. Tensors may be on any device; results are on the same. Over `nccl`,
+/// which sends them from the memory of the worker's CUDA device, they are on these devices on all
+/// workers or on none. Nothing is recorded for a backward pass.
 ///
 /// Functions that end in `_async` start a collective and return at once. All collectives and
 /// messages of a world are executed one after another, in the order of the calls; use `duplicate`

@@ -41,15 +41,22 @@ at::ScalarType scalar_type(Type type) {
   return at::kFloat;
 }
 
-collective::Buffer buffer_of(const at::Tensor& tensor, const std::string& what) {
-  if (!tensor.defined()) throw BadInput("{} is undefined", what);
-  if (!tensor.device().is_cpu())
-    throw BadInput("{} is on {}: expected one on the CPU", what, device_name(tensor.device()));
-  const Type type = element_type(tensor.scalar_type(), what);
+bool is_carried(at::Device device, collective::Communicator& group) {
+  const transport::DeviceSide* const side = group.transport().device();
+  return side != nullptr && side->device_name() == device_name(device);
+}
+
+collective::Buffer buffer_of(const at::Tensor& tensor, collective::Communicator& group) {
+  if (!tensor.defined()) throw BadInput("tensor is undefined");
+  const bool carried = is_carried(tensor.device(), group);
+  if (!carried && !tensor.device().is_cpu())
+    throw BadInput("tensor is on {}: expected one on the CPU", device_name(tensor.device()));
+  const Type type = element_type(tensor.scalar_type());
   if (!tensor.is_contiguous())
-    throw BadInput("{} of {} is not contiguous; call .contiguous()", what,
+    throw BadInput("tensor of {} is not contiguous; call .contiguous()",
                    fmt::join(tensor.sizes(), "x"));
-  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.numel(), type};
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.numel(), type,
+          carried ? transport::Place::device : transport::Place::host};
 }
 
 std::string device_name(at::Device device) {

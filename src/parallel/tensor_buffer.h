@@ -13,8 +13,13 @@ namespace lockstep::parallel {
 Type element_type(at::ScalarType type, const std::string& what = "tensor");
 at::ScalarType scalar_type(Type type);
 
-/// The elements of a tensor that is on the CPU and contiguous. Throws BadInput otherwise.
-collective::Buffer buffer_of(const at::Tensor& tensor, const std::string& what = "tensor");
+/// Whether the group's transport carries the memory of this device. Otherwise collectives need its
+/// elements in host memory.
+bool is_carried(at::Device device, collective::Communicator& group);
+
+/// The elements of a contiguous tensor that is on the CPU, or whose device's memory the group
+/// carries. Throws BadInput otherwise.
+collective::Buffer buffer_of(const at::Tensor& tensor, collective::Communicator& group);
 
 /// "cpu", "virtual:0".
 std::string device_name(at::Device device);

@@ -1,5 +1,6 @@
-// Collectives on tensors. A communicator works on contiguous memory; a TensorCall is a call of it,
-// the memory that it works on, and how that becomes the result.
+// Collectives on tensors. A communicator works on contiguous memory, which is the host's, or that
+// of the device that its transport carries; a TensorCall is a call of it, the memory that it works
+// on, and how that becomes the result.
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
 #include <fmt/ranges.h>
@@ -17,6 +18,7 @@ namespace lockstep {
 
 using collective::Buffer;
 using collective::Collective;
+using collective::Communicator;
 using parallel::buffer_of;
 using parallel::TensorCall;
 
@@ -25,9 +27,9 @@ struct parallel::TensorCall {
   std::vector<at::Tensor> memory;  ///< contiguous
   std::function<at::Tensor()> finish;
 
-  std::vector<Buffer> buffers() const {
+  std::vector<Buffer> buffers(Communicator& group) const {
     std::vector<Buffer> all;
-    for (const at::Tensor& each : memory) all.push_back(buffer_of(each));
+    for (const at::Tensor& each : memory) all.push_back(buffer_of(each, group));
     return all;
   }
 };
@@ -46,15 +48,16 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_neg();
 }
 
-// The tensor itself, or a contiguous copy in host memory. Throws BadInput if it cannot be sent.
-at::Tensor contiguous(const at::Tensor& tensor) {
+// The tensor itself, or a contiguous copy, in host memory if the group does not carry the device's.
+// Throws BadInput if it cannot be sent.
+at::Tensor contiguous(const at::Tensor& tensor, Communicator& group) {
   if (tensor.defined() && tensor.layout() != at::kStrided)
     throw BadInput("tensor is sparse: expected a dense one; call .to_dense()");
   const at::NoGradGuard no_grad;
   at::Tensor memory =
       !tensor.defined() || is_plain(tensor) ? tensor : tensor.resolve_neg().contiguous();
-  if (memory.defined()) memory = memory.cpu();
-  buffer_of(memory);  // checks it
+  if (memory.defined() && !parallel::is_carried(memory.device(), group)) memory = memory.cpu();
+  buffer_of(memory, group);  // checks it
   return memory;
 }
 
@@ -75,9 +78,9 @@ at::Tensor written_back(const at::Tensor& tensor, const at::Tensor& memory) {
   return tensor;
 }
 
-TensorCall in_place(const collective::Call& call, const at::Tensor& tensor) {
+TensorCall in_place(const collective::Call& call, const at::Tensor& tensor, Communicator& group) {
   require_writable(tensor);
-  const at::Tensor memory = contiguous(tensor);
+  const at::Tensor memory = contiguous(tensor, group);
   return {call, {memory}, [=] { return written_back(tensor, memory); }};
 }
 
@@ -88,115 +91,125 @@ at::Tensor empty_rows(int64_t rows, const at::Tensor& row) {
 }
 
 // Rows of which one is the tensor. (Memory that is never touched costs nothing.)
-at::Tensor rows_with(const at::Tensor& tensor, const World& world) {
-  const at::Tensor memory = contiguous(tensor);
+at::Tensor rows_with(const at::Tensor& tensor, Communicator& group) {
+  const at::Tensor memory = contiguous(tensor, group);
   const at::NoGradGuard no_grad;
-  at::Tensor rows = empty_rows(world.size(), memory);
-  rows.select(0, world.rank()).copy_(memory);
+  at::Tensor rows = empty_rows(group.world_size(), memory);
+  rows.select(0, group.rank()).copy_(memory);
   return rows;
 }
 
-at::Tensor checked_rows(const at::Tensor& rows, const World& world) {
-  at::Tensor memory = contiguous(rows);
-  if (memory.dim() == 0 || memory.size(0) != world.size())
+at::Tensor checked_rows(const at::Tensor& rows, Communicator& group) {
+  at::Tensor memory = contiguous(rows, group);
+  if (memory.dim() == 0 || memory.size(0) != group.world_size())
     throw BadInput("tensor of {}: expected one row for each of {} workers",
-                   memory.dim() == 0 ? "one element" : parallel::describe(memory), world.size());
+                   memory.dim() == 0 ? "one element" : parallel::describe(memory),
+                   group.world_size());
   return memory;
 }
 
-void require_root(int root, const World& world) {
-  if (root < 0 || root >= world.size())
-    throw BadInput("root {}: no such worker; expected 0 to {}", root, world.size() - 1);
+void require_root(int root, Communicator& group) {
+  if (root < 0 || root >= group.world_size())
+    throw BadInput("root {}: no such worker; expected 0 to {}", root, group.world_size() - 1);
 }
 
-void require_peer(int peer, const World& world, const char* what) {
-  if (peer < 0 || peer >= world.size() || peer == world.rank())
+void require_peer(int peer, Communicator& group, const char* what) {
+  if (peer < 0 || peer >= group.world_size() || peer == group.rank())
     throw BadInput("{} {}: expected another worker than this one, of 0 to {}", what, peer,
-                   world.size() - 1);
+                   group.world_size() - 1);
 }
 
-TensorCall broadcast_call(const World& world, const at::Tensor& tensor, int root) {
-  require_root(root, world);
-  return in_place({.collective = Collective::broadcast, .root = root}, tensor);
+TensorCall broadcast_call(Communicator& group, const at::Tensor& tensor, int root) {
+  require_root(root, group);
+  return in_place({.collective = Collective::broadcast, .root = root}, tensor, group);
 }
 
 // Other workers' memory is overwritten: theirs is a copy.
-TensorCall reduce_call(const World& world, const at::Tensor& tensor, int root,
+TensorCall reduce_call(Communicator& group, const at::Tensor& tensor, int root,
                        Operation operation) {
-  require_root(root, world);
+  require_root(root, group);
   const collective::Call call{
       .collective = Collective::reduce, .operation = operation, .root = root};
-  if (world.rank() == root) return in_place(call, tensor);
-  return {call, {contiguous(tensor).clone()}, [=] { return tensor; }};
+  if (group.rank() == root) return in_place(call, tensor, group);
+  return {call, {contiguous(tensor, group).clone()}, [=] { return tensor; }};
 }
 
-TensorCall all_gather_call(const World& world, const at::Tensor& tensor) {
-  const at::Tensor rows = rows_with(tensor, world);
+TensorCall all_gather_call(Communicator& group, const at::Tensor& tensor) {
+  const at::Tensor rows = rows_with(tensor, group);
   return {{.collective = Collective::all_gather}, {rows}, [=, device = tensor.device()] {
             return rows.to(device);
           }};
 }
 
-TensorCall gather_call(const World& world, const at::Tensor& tensor, int root) {
-  require_root(root, world);
-  const at::Tensor rows = rows_with(tensor, world);
-  const bool is_root = world.rank() == root;
+TensorCall gather_call(Communicator& group, const at::Tensor& tensor, int root) {
+  require_root(root, group);
+  const at::Tensor rows = rows_with(tensor, group);
+  const bool is_root = group.rank() == root;
   return {{.collective = Collective::gather, .root = root}, {rows}, [=, device = tensor.device()] {
             return is_root ? rows.to(device) : at::Tensor();
           }};
 }
 
-TensorCall scatter_call(const World& world, const at::Tensor& rows, const at::Tensor& part,
+TensorCall scatter_call(Communicator& group, const at::Tensor& rows, const at::Tensor& part,
                         int root) {
-  require_root(root, world);
+  require_root(root, group);
   require_writable(part);
-  const at::Tensor expected = empty_rows(world.size(), contiguous(part));
-  at::Tensor memory = world.rank() == root ? checked_rows(rows, world) : expected;
+  const at::Tensor expected = empty_rows(group.world_size(), contiguous(part, group));
+  const bool is_root = group.rank() == root;
+  // Where the part is decides on the memory: only the root has rows.
+  at::Tensor memory = is_root ? checked_rows(rows, group).to(expected.device()) : expected;
   if (memory.sizes() != expected.sizes() || memory.scalar_type() != expected.scalar_type())
     throw BadInput("scatter: rows are {}, but the part is {}", parallel::describe(memory),
                    parallel::describe(part));
-  return {{.collective = Collective::scatter, .root = root}, {memory}, [=, row = world.rank()] {
+  return {{.collective = Collective::scatter, .root = root}, {memory}, [=, row = group.rank()] {
             return written_back(part, memory.select(0, row));
           }};
 }
 
-TensorCall reduce_scatter_call(const World& world, const at::Tensor& rows, Operation operation) {
-  const at::Tensor memory = checked_rows(rows, world).clone();
+TensorCall reduce_scatter_call(Communicator& group, const at::Tensor& rows, Operation operation) {
+  const at::Tensor memory = checked_rows(rows, group).clone();
   return {{.collective = Collective::reduce_scatter, .operation = operation},
           {memory},
-          [=, row = world.rank(), device = rows.device()] {
+          [=, row = group.rank(), device = rows.device()] {
             return memory.select(0, row).clone().to(device);
           }};
 }
 
-TensorCall all_to_all_call(const World& world, const at::Tensor& rows) {
-  const at::Tensor memory = checked_rows(rows, world);
+TensorCall all_to_all_call(Communicator& group, const at::Tensor& rows) {
+  const at::Tensor memory = checked_rows(rows, group);
   const at::Tensor result = at::empty_like(memory, memory.options().requires_grad(false));
   return {{.collective = Collective::all_to_all}, {memory, result}, [=, device = rows.device()] {
             return result.to(device);
           }};
 }
 
-TensorCall send_call(const World& world, const at::Tensor& tensor, int to) {
-  require_peer(to, world, "send to");
-  return {{.collective = Collective::send_receive, .root = world.rank(), .peer = to},
-          {contiguous(tensor)},
+TensorCall send_call(Communicator& group, const at::Tensor& tensor, int to) {
+  require_peer(to, group, "send to");
+  return {{.collective = Collective::send_receive, .root = group.rank(), .peer = to},
+          {contiguous(tensor, group)},
           [=] { return tensor; }};
 }
 
-TensorCall receive_call(const World& world, const at::Tensor& tensor, int from) {
-  require_peer(from, world, "receive from");
-  return in_place({.collective = Collective::send_receive, .root = from, .peer = world.rank()},
-                  tensor);
+TensorCall receive_call(Communicator& group, const at::Tensor& tensor, int from) {
+  require_peer(from, group, "receive from");
+  return in_place({.collective = Collective::send_receive, .root = from, .peer = group.rank()},
+                  tensor, group);
 }
 
-TensorCall exchange_call(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from) {
-  TensorCall call =
-      in_place({.collective = Collective::exchange, .root = from, .peer = to}, incoming);
-  at::Tensor sent = contiguous(outgoing);
-  if (sent.is_alias_of(call.memory[0])) sent = sent.clone();
-  call.memory.insert(call.memory.begin(), sent);
-  return call;
+// Both are sent and received in one memory.
+TensorCall exchange_call(Communicator& group, const at::Tensor& outgoing, int to,
+                         const at::Tensor& incoming, int from) {
+  require_writable(incoming);
+  at::Tensor received = contiguous(incoming, group);
+  at::Tensor sent = contiguous(outgoing, group);
+  if (received.device() != sent.device()) {
+    received = received.cpu();
+    sent = sent.cpu();
+  }
+  if (sent.is_alias_of(received)) sent = sent.clone();
+  return {{.collective = Collective::exchange, .root = from, .peer = to}, {sent, received}, [=] {
+            return written_back(incoming, received);
+          }};
 }
 
 }  // namespace
@@ -213,7 +226,7 @@ bool Started::done() const {
 }
 
 at::Tensor World::run(const TensorCall& call) {
-  state_->group->run(call.call, call.buffers());
+  state_->group->run(call.call, call.buffers(*state_->group));
   return call.finish();
 }
 
@@ -221,20 +234,21 @@ Started World::start(const TensorCall& call) {
   Started started;
   auto memory = std::make_shared<const std::vector<at::Tensor>>(call.memory);
   started.state_ = std::make_shared<Started::State>(Started::State{
-      state_, state_->group->start(call.call, call.buffers(), std::move(memory)), call.finish});
+      state_, state_->group->start(call.call, call.buffers(*state_->group), std::move(memory)),
+      call.finish});
   return started;
 }
 
 void World::all_reduce(const at::Tensor& tensor, Operation operation) {
-  run(in_place({.operation = operation}, tensor));
+  run(in_place({.operation = operation}, tensor, *state_->group));
 }
 
 void World::broadcast(const at::Tensor& tensor, int root) {
-  run(broadcast_call(*this, tensor, root));
+  run(broadcast_call(*state_->group, tensor, root));
 }
 
 std::string World::broadcast(const std::string& text, int root) {
-  require_root(root, *this);
+  require_root(root, *state_->group);
   auto size = static_cast<int64_t>(text.size());
   state_->group->broadcast({reinterpret_cast<std::byte*>(&size), 1, Type::i64}, root);
   std::string result = rank() == root ? text : std::string(static_cast<size_t>(size), '\0');
@@ -243,16 +257,16 @@ std::string World::broadcast(const std::string& text, int root) {
 }
 
 void World::reduce(const at::Tensor& tensor, int root, Operation operation) {
-  run(reduce_call(*this, tensor, root, operation));
+  run(reduce_call(*state_->group, tensor, root, operation));
 }
 
 at::Tensor World::all_gather(const at::Tensor& tensor) {
-  return run(all_gather_call(*this, tensor));
+  return run(all_gather_call(*state_->group, tensor));
 }
 
 // Sizes first; then the elements, filled up to the longest.
 std::vector<at::Tensor> World::all_gather_uneven(const at::Tensor& tensor) {
-  const at::Tensor memory = contiguous(tensor);
+  const at::Tensor memory = contiguous(tensor, *state_->group);
   int64_t most_dimensions = memory.dim();
   int64_t most_elements = memory.numel();
   for (int64_t* const most : {&most_dimensions, &most_elements})
@@ -283,19 +297,19 @@ std::vector<std::string> World::all_gather(const std::string& text) {
 }
 
 at::Tensor World::gather(const at::Tensor& tensor, int root) {
-  return run(gather_call(*this, tensor, root));
+  return run(gather_call(*state_->group, tensor, root));
 }
 
 void World::scatter(const at::Tensor& rows, const at::Tensor& part, int root) {
-  run(scatter_call(*this, rows, part, root));
+  run(scatter_call(*state_->group, rows, part, root));
 }
 
 at::Tensor World::reduce_scatter(const at::Tensor& rows, Operation operation) {
-  return run(reduce_scatter_call(*this, rows, operation));
+  return run(reduce_scatter_call(*state_->group, rows, operation));
 }
 
 at::Tensor World::all_to_all(const at::Tensor& rows) {
-  return run(all_to_all_call(*this, rows));
+  return run(all_to_all_call(*state_->group, rows));
 }
 
 void World::barrier() {
@@ -303,60 +317,60 @@ void World::barrier() {
 }
 
 void World::send(const at::Tensor& tensor, int to) {
-  run(send_call(*this, tensor, to));
+  run(send_call(*state_->group, tensor, to));
 }
 
 void World::receive(const at::Tensor& tensor, int from) {
-  run(receive_call(*this, tensor, from));
+  run(receive_call(*state_->group, tensor, from));
 }
 
 void World::exchange(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from) {
-  run(exchange_call(outgoing, to, incoming, from));
+  run(exchange_call(*state_->group, outgoing, to, incoming, from));
 }
 
 Started World::all_reduce_async(const at::Tensor& tensor, Operation operation) {
-  return start(in_place({.operation = operation}, tensor));
+  return start(in_place({.operation = operation}, tensor, *state_->group));
 }
 
 Started World::broadcast_async(const at::Tensor& tensor, int root) {
-  return start(broadcast_call(*this, tensor, root));
+  return start(broadcast_call(*state_->group, tensor, root));
 }
 
 Started World::reduce_async(const at::Tensor& tensor, int root, Operation operation) {
-  return start(reduce_call(*this, tensor, root, operation));
+  return start(reduce_call(*state_->group, tensor, root, operation));
 }
 
 Started World::all_gather_async(const at::Tensor& tensor) {
-  return start(all_gather_call(*this, tensor));
+  return start(all_gather_call(*state_->group, tensor));
 }
 
 Started World::gather_async(const at::Tensor& tensor, int root) {
-  return start(gather_call(*this, tensor, root));
+  return start(gather_call(*state_->group, tensor, root));
 }
 
 Started World::scatter_async(const at::Tensor& rows, const at::Tensor& part, int root) {
-  return start(scatter_call(*this, rows, part, root));
+  return start(scatter_call(*state_->group, rows, part, root));
 }
 
 Started World::reduce_scatter_async(const at::Tensor& rows, Operation operation) {
-  return start(reduce_scatter_call(*this, rows, operation));
+  return start(reduce_scatter_call(*state_->group, rows, operation));
 }
 
 Started World::all_to_all_async(const at::Tensor& rows) {
-  return start(all_to_all_call(*this, rows));
+  return start(all_to_all_call(*state_->group, rows));
 }
 
 Started World::send_async(const at::Tensor& tensor, int to) {
-  return start(send_call(*this, tensor, to));
+  return start(send_call(*state_->group, tensor, to));
 }
 
 Started World::receive_async(const at::Tensor& tensor, int from) {
-  return start(receive_call(*this, tensor, from));
+  return start(receive_call(*state_->group, tensor, from));
 }
 
 Started World::exchange_async(const at::Tensor& outgoing, int to, const at::Tensor& incoming,
                               int from) {
-  return start(exchange_call(outgoing, to, incoming, from));
+  return start(exchange_call(*state_->group, outgoing, to, incoming, from));
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/deadline.h"
 #include "base/element.h"
@@ -48,6 +49,8 @@ class DeviceSide {
  public:
   virtual ~DeviceSide() = default;
 
+  /// The device whose memory is carried: "cuda:0".
+  virtual std::string device_name() const = 0;
   virtual Arithmetic& arithmetic() = 0;
   virtual std::shared_ptr<Handover> hand_over() = 0;
 

@@ -8,6 +8,7 @@
 #include "lockstep/sync_batch_norm.h"
 #include "lockstep/virtual_device.h"
 #include "parallel/devices.h"
+#include "parallel/every_collective.h"
 #include "parallel/some_parameters.h"
 #include "parallel/worlds.h"
 #include "temporary_folder.h"
@@ -141,37 +142,13 @@ TEST(DevicesInWorld, GetWhatTheCpuGetsFromEveryCollective) {
   as_workers(3, [](World world) {
     const torch::Device device = device_of(On::devices, world.rank());
     const auto mine = torch::arange(6).view({3, 2}).to(torch::kFloat) + 10 * world.rank();
-    const auto expect_same = [&](const char* what, const auto& call) {
-      const Tensor on_cpu = call(mine.clone()), there = call(mine.to(device));
-      if (!on_cpu.defined()) {
-        EXPECT_FALSE(there.defined()) << what;
-        return;
-      }
-      EXPECT_EQ(there.device(), device) << what;
-      EXPECT_TRUE(there.cpu().equal(on_cpu)) << what;
-    };
-    expect_same("all_reduce", [&](Tensor t) { return world.all_reduce(t), t; });
-    expect_same("all_reduce of columns", [&](Tensor t) { return world.all_reduce(t.t()), t; });
-    expect_same("all_reduce_async", [&](Tensor t) { return world.all_reduce_async(t).wait(); });
-    expect_same("broadcast", [&](Tensor t) { return world.broadcast(t, 1), t; });
-    expect_same("reduce", [&](Tensor t) { return world.reduce(t, 2), t; });
-    expect_same("all_gather", [&](Tensor t) { return world.all_gather(t); });
-    expect_same("gather", [&](Tensor t) { return world.gather(t, 0); });
-    expect_same("scatter", [&](Tensor t) {
-      Tensor part = torch::zeros({2}, t.options());
-      world.scatter(t, part, 0);
-      return part;
-    });
-    expect_same("reduce_scatter", [&](Tensor t) { return world.reduce_scatter(t); });
-    expect_same("all_to_all", [&](Tensor t) { return world.all_to_all(t); });
-    expect_same("all_gather_uneven", [&](Tensor t) {
-      return torch::cat(world.all_gather_uneven(t.slice(0, world.rank())));
-    });
-    expect_same("exchange", [&](Tensor t) {
-      Tensor got = torch::zeros_like(t);
-      world.exchange(t, (world.rank() + 1) % 3, got, (world.rank() + 2) % 3);
-      return got;
-    });
+    for (const auto& [name, result] : every_collective()) {
+      const Tensor on_cpu = result(world, mine.clone()), there = result(world, mine.to(device));
+      EXPECT_EQ(there.defined(), on_cpu.defined()) << name;
+      if (!on_cpu.defined() || !there.defined()) continue;
+      EXPECT_EQ(there.device(), device) << name;
+      EXPECT_TRUE(there.cpu().equal(on_cpu)) << name;
+    }
   });
 }
 

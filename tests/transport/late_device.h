@@ -54,7 +54,7 @@ class LateMoment final : public Moment {
   std::atomic<bool> passed_ = false;
 };
 
-class LateStream final : public nccl_stand_in::Stream {
+class LateStream : public nccl_stand_in::Stream {
  public:
   LateStream(std::shared_ptr<LateMemory> memory, int number) : memory_(std::move(memory)) {
     device = number;

@@ -72,6 +72,22 @@ TEST_F(NcclStreams, ManyBucketsOneAfterAnotherAreAllReduced) {
   });
 }
 
+// A device's allocator would give what the host frees to others.
+TEST_F(NcclStreams, KeepTheMemoryOfWhatWasStartedUntilTheDeviceHasDoneIt) {
+  in_group(2, [&](NcclRank& rank) {
+    const auto may_reduce = std::make_shared<LateMoment>();
+    rank.own->wait_for(may_reduce);
+    auto owner = std::make_shared<const Memory>(rank.upload(bytes_of_floats({1.F})));
+    const Buffer buffer = NcclRank::buffer(*owner);
+    const std::weak_ptr<const Memory> kept = owner;
+    rank.group->start({}, {&buffer, 1}, std::move(owner)).wait();
+    EXPECT_FALSE(kept.expired());
+    may_reduce->passed_ = true;
+    rank.group->barrier();
+    EXPECT_TRUE(kept.expired());
+  });
+}
+
 TEST_F(NcclStreams, AGroupThatClosesFinishesWhatWasStarted) {
   in_group(2, [&](NcclRank& rank) {
     const Memory bucket = rank.upload(bytes_of_floats({1.F}));

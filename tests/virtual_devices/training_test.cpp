@@ -3,12 +3,19 @@
 #include <thread>
 
 #include "devices.h"
+#include "odd_model.h"
 
 namespace lockstep {
 namespace {
 
 using torch::Tensor;
 namespace nn = torch::nn;
+
+// Devices are made before the first backward pass, whichever test runs first.
+class Training : public ::testing::Test {
+ protected:
+  void SetUp() override { device(0); }
+};
 
 struct Block : nn::Module {
   Block() {
@@ -34,31 +41,6 @@ struct Residual : nn::Module {
   nn::Conv2d stem{nullptr};
   std::shared_ptr<Block> block;
   nn::Linear fc{nullptr};
-};
-
-// What a user would bring: an embedding tied to the output, a recurrent network, attention, an
-// unused branch, a frozen parameter, float64 beside float32, an integer buffer.
-struct Odd : nn::Module {
-  Odd() {
-    embedding = register_module("embedding", nn::Embedding(20, 8));
-    lstm = register_module("lstm", nn::LSTM(nn::LSTMOptions(8, 8).num_layers(2).batch_first(true)));
-    attention = register_module("attention", nn::MultiheadAttention(8, 2));
-    unused = register_module("unused", nn::Linear(8, 8));
-    frozen = register_parameter("frozen", torch::randn({8}), false);
-    scale = register_parameter("scale", torch::ones({1}, torch::kDouble));
-    calls = register_buffer("calls", torch::zeros({1}, torch::kLong));
-  }
-  Tensor forward(const Tensor& tokens) {
-    calls += 1;
-    const Tensor x = std::get<0>(lstm(embedding(tokens))).transpose(0, 1);
-    const Tensor y = std::get<0>(attention(x, x, x)).mean(0) + frozen;
-    return (y.matmul(embedding->weight.t()).to(torch::kDouble) * scale).to(torch::kFloat);
-  }
-  nn::Embedding embedding{nullptr};
-  nn::LSTM lstm{nullptr};
-  nn::MultiheadAttention attention{nullptr};
-  nn::Linear unused{nullptr};
-  Tensor frozen, scale, calls;
 };
 
 template <typename Net, typename Optimizer, typename Options>
@@ -88,7 +70,7 @@ void expect_equal(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].equal(b[i])) << "tensor " << i;
 }
 
-TEST(Training, OfAResidualNetGivesTheBitsOfTheCpu) {
+TEST_F(Training, OfAResidualNetGivesTheBitsOfTheCpu) {
   torch::manual_seed(7);
   const Tensor x = torch::randn({4, 3, 8, 8}), y = torch::randint(4, {4});
   const auto options = torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1e-3);
@@ -97,11 +79,11 @@ TEST(Training, OfAResidualNetGivesTheBitsOfTheCpu) {
   expect_equal(trained<Residual, torch::optim::SGD>(device(2), x, y, 5, options), on_cpu);
 }
 
-TEST(Training, OfAnOddModelGivesTheLossesOfTheCpu) {
+TEST_F(Training, OfAnOddModelGivesTheLossesOfTheCpu) {
   const Tensor x = torch::arange(24).remainder(20).view({4, 6}), y = torch::tensor({1, 5, 3, 19});
   const torch::optim::AdamWOptions options(0.01);
-  const auto on_cpu = trained<Odd, torch::optim::AdamW>(torch::kCPU, x, y, 5, options);
-  const auto on_device = trained<Odd, torch::optim::AdamW>(device(1), x, y, 5, options);
+  const auto on_cpu = trained<OddModelImpl, torch::optim::AdamW>(torch::kCPU, x, y, 5, options);
+  const auto on_device = trained<OddModelImpl, torch::optim::AdamW>(device(1), x, y, 5, options);
   EXPECT_TRUE(on_device[0].allclose(on_cpu[0], 1e-5, 1e-6)) << on_device[0] << on_cpu[0];
 }
 
@@ -118,7 +100,7 @@ std::vector<Tensor> recurrent_gradients(Net net, torch::Device on) {
   return all;
 }
 
-TEST(Training, OfRecurrentNetsGivesTheGradientsOfTheCpu) {
+TEST_F(Training, OfRecurrentNetsGivesTheGradientsOfTheCpu) {
   const auto expect_close = [](const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
     for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].allclose(b[i], 1e-4, 1e-5)) << i;
   };
@@ -133,7 +115,7 @@ TEST(Training, OfRecurrentNetsGivesTheGradientsOfTheCpu) {
 }
 
 // LibTorch 2 calls these cells; what they are made of is LibTorch's on the CPU.
-TEST(Training, ByFusedRecurrentCellsFollowsTheirDefinition) {
+TEST_F(Training, ByFusedRecurrentCellsFollowsTheirDefinition) {
   torch::manual_seed(1);
   const Tensor i = torch::randn({3, 8}), h = torch::randn({3, 8}), c = torch::randn({3, 2});
   const auto run = [&](torch::Device on, const auto& cell) {
@@ -159,7 +141,7 @@ TEST(Training, ByFusedRecurrentCellsFollowsTheirDefinition) {
     EXPECT_TRUE(fused[k].allclose(defined[k], 1e-4, 1e-5)) << k;
 }
 
-TEST(Training, OfTransformerLayersGivesTheBitsOfTheCpu) {
+TEST_F(Training, OfTransformerLayersGivesTheBitsOfTheCpu) {
   const auto gradients = [](torch::Device on) {
     torch::manual_seed(1);
     nn::TransformerEncoderLayer layer(nn::TransformerEncoderLayerOptions(16, 2).dropout(0.0));
@@ -173,7 +155,7 @@ TEST(Training, OfTransformerLayersGivesTheBitsOfTheCpu) {
   expect_equal(gradients(device(0)), gradients(torch::kCPU));
 }
 
-TEST(Training, GoesThroughTwoDevicesInOneBackwardPass) {
+TEST_F(Training, GoesThroughTwoDevicesInOneBackwardPass) {
   torch::manual_seed(1);
   nn::Linear first(4, 4), second(4, 2);
   const Tensor x = torch::randn({3, 4});
@@ -188,7 +170,7 @@ TEST(Training, GoesThroughTwoDevicesInOneBackwardPass) {
   EXPECT_TRUE(first->weight.grad().cpu().equal(expected));
 }
 
-TEST(Training, OfTwoThreadsOnTwoDevicesGivesTheBitsOfTheCpu) {
+TEST_F(Training, OfTwoThreadsOnTwoDevicesGivesTheBitsOfTheCpu) {
   torch::manual_seed(7);
   const Tensor x = torch::randn({4, 3, 8, 8});
   const auto outputs = [&](torch::Device on, Tensor& result) {
@@ -209,7 +191,7 @@ TEST(Training, OfTwoThreadsOnTwoDevicesGivesTheBitsOfTheCpu) {
   EXPECT_TRUE(results[1].equal(expected));
 }
 
-TEST(Training, CanSaveAModelAndLoadItAgain) {
+TEST_F(Training, CanSaveAModelAndLoadItAgain) {
   nn::Linear saved(3, 2), loaded(3, 2);
   saved->to(device(0));
   std::stringstream file;

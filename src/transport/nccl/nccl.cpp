@@ -50,6 +50,7 @@ class Nccl final : public Transport, public DeviceSide, public Engine {
   Engine* engine() override { return this; }
   DeviceSide* device() override { return this; }
   Transport& for_host_memory() override { return *host_; }
+  std::string device_name() const override { return queue_->device(); }
   Arithmetic& arithmetic() override { return *queue_; }
   std::shared_ptr<Handover> hand_over() override { return queue_->hand_over(); }
 
