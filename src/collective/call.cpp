@@ -25,16 +25,25 @@ uint64_t index_of(Algorithm algorithm) {
 }  // namespace
 
 std::string Cargo::text() const {
-  if (kind == Kind::gradients) return fmt::format("gradient bucket {}", bucket);
-  return kind == Kind::buffers ? "the model's buffers" : "";
+  switch (kind) {
+    case Kind::gradients:
+      return fmt::format("gradient bucket {}", bucket);
+    case Kind::parameters:
+      return fmt::format("the parameters of bucket {}", bucket);
+    case Kind::buffers:
+      return "the model's buffers";
+    case Kind::other:
+      break;
+  }
+  return {};
 }
 
 transport::Label label_of(const Call& call) {
   const auto word = [](auto value, int shift) { return static_cast<uint64_t>(value) << shift; };
   return {{call.number,
            word(call.collective, 0) | word(index_of(call.algorithm) & 0xff, 8) |
-               word(call.operation, 16) | word(call.type, 24) | word(call.root & 0xffff, 32) |
-               word(call.peer & 0xffff, 48),
+               word(call.operation, 16) | word(call.type, 24) | word(call.place, 31) |
+               word(call.root & 0xffff, 32) | word(call.peer & 0xffff, 48),
            word(call.count, 0), word(call.shards, 0), 0}};
 }
 
@@ -56,12 +65,14 @@ std::string describe(const transport::Label& label) {
   const auto& words = label.words;
   const auto byte = [&](int shift) { return words[1] >> shift & 0xff; };
   const auto collective = static_cast<Collective>(byte(0));
+  const std::string elements =
+      name_at(type_names(), byte(24) & 0x7f) + (byte(24) > 0x7f ? " in a device's memory" : "");
   if (is_exchange(label))  // its label is the same for all messages
-    return fmt::format("exchange of {}", name_at(type_names(), byte(24)));
+    return fmt::format("exchange of {}", elements);
   std::string text = fmt::format("{} number {}", name_at(collective_names(), byte(0)), words[0]);
   if (collective == Collective::all_reduce)
     text += fmt::format(" ({})", name_at(algorithms().names(), byte(8)));
-  text += fmt::format(" of {} {}", words[2], name_at(type_names(), byte(24)));
+  text += fmt::format(" of {} {}", words[2], elements);
   if (reduces(collective))
     text += fmt::format(", {} over {} shards", name_at(operation_names(), byte(16)), words[3]);
   if (collective == Collective::send_receive)

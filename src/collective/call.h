@@ -1,21 +1,24 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "base/element.h"
 #include "collective/plan/collectives.h"
+#include "transport/device.h"
 #include "transport/transport.h"
 
 namespace lockstep::collective {
 
 /// What a collective transfers: sent bytes are counted by kind, and messages name it.
 struct Cargo {
-  enum class Kind { gradients, buffers, other };
+  enum class Kind { gradients, parameters, buffers, other };
+  static constexpr size_t kKinds = 4;
 
   Kind kind = Kind::other;
-  int bucket = -1;  ///< of the gradients
+  int bucket = -1;  ///< of gradients or parameters
 
   /// "gradient bucket 3"; empty for cargo without a name.
   std::string text() const;
@@ -30,6 +33,7 @@ struct Call {
   BroadcastBy broadcast_by = BroadcastBy::tree;
   Operation operation = Operation::sum;
   Type type = Type::f32;
+  transport::Place place = transport::Place::host;  ///< of the buffers
   int64_t count = 0;
   int64_t shards = 0;
   int root = 0;

@@ -131,16 +131,17 @@ void Communicator::run_in_queue(std::span<const Buffer> buffers, const Action& a
 }
 
 template <typename Action>
-Pending Communicator::start_in_queue(std::span<const Buffer> buffers, Action action) {
+Pending Communicator::start_in_queue(std::span<const Buffer> buffers,
+                                     std::shared_ptr<const void> owner, Action action) {
   const std::shared_ptr<transport::Handover> handover = hand_over(buffers);
   ++running_;
   const Pending pending = queue_.start(
-      [this, handover, moved = std::move(action)] {
+      [this, handover, owner, moved = std::move(action)] {
         const Counted counted{running_};
         moved(handover.get());
       },
       handover);
-  if (handover != nullptr) queue_.start([this] { finish_now(); });
+  if (handover != nullptr) queue_.start([this, owner] { finish_now(); });
   return pending;
 }
 
@@ -157,7 +158,7 @@ void Communicator::all_reduce(Buffer bucket, Operation operation, Cargo cargo) {
 }
 
 Pending Communicator::all_reduce_async(Buffer bucket, Operation operation, Cargo cargo) {
-  return start_in_queue({&bucket, 1}, [=, this](transport::Handover* handover) {
+  return start_in_queue({&bucket, 1}, nullptr, [=, this](transport::Handover* handover) {
     reduce_now(Collective::all_reduce, {&bucket, 1}, one_each_, operation, cargo, handover);
   });
 }
@@ -197,9 +198,9 @@ Pending Communicator::start_reduction(Collective collective, std::span<const Buf
                                       std::shared_ptr<const void> owner,
                                       std::function<void()> prepare) {
   return start_in_queue(
-      terms, [this, collective, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards,
-              operation, cargo, held = std::move(owner),
-              prepare = std::move(prepare)](transport::Handover* handover) {
+      terms, std::move(owner),
+      [this, collective, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards, operation,
+       cargo, prepare = std::move(prepare)](transport::Handover* handover) {
         reduce_now(collective, kept, shards, operation, cargo, handover, prepare);
       });
 }
@@ -213,6 +214,7 @@ void Communicator::reduce_now(Collective collective, std::span<const Buffer> ter
             .collective = collective,
             .operation = operation,
             .type = bucket.type,
+            .place = bucket.place,
             .count = bucket.count,
             .shards = shards.count()};
   if (whole) call.algorithm = options_.choose(static_cast<int64_t>(bucket.bytes()));
@@ -254,24 +256,32 @@ void Communicator::run(const Call& call, std::span<const Buffer> buffers, Cargo 
 }
 
 Pending Communicator::start(const Call& call, std::span<const Buffer> buffers,
-                            std::shared_ptr<const void> owner, Cargo cargo) {
+                            std::shared_ptr<const void> owner, Cargo cargo,
+                            std::function<void()> prepare) {
   if (reduces(call.collective)) require_reducible(buffers[0].type, call.operation);
   return start_in_queue(
-      buffers, [this, call, cargo, held = std::move(owner),
-                kept = std::vector<Buffer>(buffers.begin(), buffers.end())](
-                   transport::Handover* handover) { run_now(call, kept, cargo, handover); });
+      buffers, std::move(owner),
+      [this, call, cargo, prepare = std::move(prepare),
+       kept = std::vector<Buffer>(buffers.begin(), buffers.end())](transport::Handover* handover) {
+        run_now(call, kept, cargo, handover, prepare);
+      });
 }
 
 // Messages between two ranks are counted by pairs, all other collectives by the group.
 void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo cargo,
-                           transport::Handover* handover) {
+                           transport::Handover* handover, const std::function<void()>& prepare) {
   call.type = buffers[0].type;
+  call.place = buffers[0].place;
   call.count = buffers[0].count;
   call.shards = world_size();
   if (call.collective == Collective::all_reduce || call.collective == Collective::reduce_scatter)
-    return reduce_now(call.collective, buffers, one_each_, call.operation, cargo, handover);
+    return reduce_now(call.collective, buffers, one_each_, call.operation, cargo, handover,
+                      prepare);
   if (call.collective == Collective::exchange)
-    return guard(call, cargo, handover, [&] { exchange_now(call, buffers[0], buffers[1]); });
+    return guard(call, cargo, handover, [&] {
+      if (prepare) prepare();
+      exchange_now(call, buffers[0], buffers[1]);
+    });
   if (call.collective == Collective::broadcast)
     call.broadcast_by = static_cast<int64_t>(buffers[0].bytes()) <= kSmallBytes
                             ? BroadcastBy::tree
@@ -284,6 +294,7 @@ void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo car
   call.number = between_two ? messages_[static_cast<size_t>(other)].number + 1 : ++sequence_;
   if (between_two) messages_[static_cast<size_t>(other)] = call;
   guard(call, cargo, handover, [&] {
+    if (prepare) prepare();
     by_program(call, buffers, one_each_);
     if (call.collective != Collective::all_to_all || call.count == 0) return;
     const Range own = slice(call.count, world_size(), rank());
@@ -304,6 +315,8 @@ void Communicator::exchange_now(const Call& call, const Buffer& outgoing, const 
   if (call.peer == rank() && outgoing.bytes() != incoming.bytes())
     throw BadInput("exchange of rank {} with itself: {} bytes sent, {} received", rank(),
                    outgoing.bytes(), incoming.bytes());
+  if (outgoing.place != incoming.place)
+    throw BadInput("exchange of rank {}: expected both buffers in one memory", rank());
   Call any_pair = call;
   any_pair.count = any_pair.root = any_pair.peer = 0;
   const transport::Outgoing out{call.peer, outgoing.data, outgoing.bytes()};

@@ -102,8 +102,9 @@ class Communicator {
   /// over shards.
   void all_reduce(std::span<const Buffer> terms, const Shards& shards, Operation operation,
                   Cargo cargo = {});
-  /// `owner` keeps the terms' memory alive until the all-reduce has ended. `prepare` is called when
-  /// it begins, to wait until the terms are there; what it throws ends the all-reduce.
+  /// `owner` keeps the terms' memory alive until the all-reduce has ended, on the device, too.
+  /// `prepare` is called when it begins, to wait until the terms are there; what it throws ends the
+  /// all-reduce.
   Pending all_reduce_async(std::span<const Buffer> terms, const Shards& shards, Operation operation,
                            Cargo cargo = {}, std::shared_ptr<const void> owner = nullptr,
                            std::function<void()> prepare = nullptr);
@@ -121,8 +122,10 @@ class Communicator {
   void broadcast(Buffer buffer, int root, Cargo cargo = {});
   void reduce(Buffer buffer, int root, Operation operation = Operation::sum);
   void all_gather(Buffer buffer, Cargo cargo = {});
+  /// `owner` and `prepare` as for `all_reduce_async`.
   Pending all_gather_async(Buffer buffer, Cargo cargo = {},
-                           std::shared_ptr<const void> owner = nullptr);
+                           std::shared_ptr<const void> owner = nullptr,
+                           std::function<void()> prepare = nullptr);
   void reduce_scatter(Buffer buffer, Operation operation = Operation::sum);
   void gather(Buffer buffer, int root);
   void scatter(Buffer buffer, int root);
@@ -138,9 +141,11 @@ class Communicator {
   /// Any of these. `call` has the collective, its root, peer and operation, if any; its other
   /// members are ignored. `buffers` is one buffer, or two for all_to_all and exchange.
   void run(const Call& call, std::span<const Buffer> buffers, Cargo cargo = {});
-  /// The same, returns at once. `owner` keeps the buffers' memory alive.
+  /// The same, returns at once. `owner` keeps the buffers' memory alive until it has ended;
+  /// `prepare` is called when the collective begins, as in `all_reduce_async`.
   Pending start(const Call& call, std::span<const Buffer> buffers,
-                std::shared_ptr<const void> owner, Cargo cargo = {});
+                std::shared_ptr<const void> owner, Cargo cargo = {},
+                std::function<void()> prepare = nullptr);
 
   /// Collective: every rank gives a text and gets the texts of all, by rank.
   std::vector<std::string> gather_texts(const std::string& text);
@@ -174,12 +179,14 @@ class Communicator {
   /// Call `action(handover)` in the queue, and wait for the device in the queue, too.
   template <typename Action>
   void run_in_queue(std::span<const Buffer> buffers, const Action& action);
+  /// `owner` is kept until the device has done it.
   template <typename Action>
-  Pending start_in_queue(std::span<const Buffer> buffers, Action action);
+  Pending start_in_queue(std::span<const Buffer> buffers, std::shared_ptr<const void> owner,
+                         Action action);
   void finish_now();
 
   void run_now(Call call, std::span<const Buffer> buffers, Cargo cargo,
-               transport::Handover* handover);
+               transport::Handover* handover, const std::function<void()>& prepare = nullptr);
   void exchange_now(const Call& call, const Buffer& outgoing, const Buffer& incoming);
   /// all_reduce or reduce_scatter.
   void reduce_now(Collective collective, std::span<const Buffer> terms, const Shards& shards,
@@ -213,7 +220,7 @@ class Communicator {
   CommunicatorOptions options_;  ///< `choose` is used and replaced only in queue_
   const Shards one_each_;        ///< one shard a rank
   const bool in_two_levels_;
-  using BytesByKind = std::array<std::atomic<int64_t>, 3>;
+  using BytesByKind = std::array<std::atomic<int64_t>, Cargo::kKinds>;
   std::shared_ptr<BytesByKind> sent_ = std::make_shared<BytesByKind>();  ///< with groups split off
 
   std::atomic<int> running_ = 0;  ///< collectives that were called and have not ended

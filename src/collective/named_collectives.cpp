@@ -19,8 +19,10 @@ void Communicator::all_gather(Buffer buffer, Cargo cargo) {
 }
 
 Pending Communicator::all_gather_async(Buffer buffer, Cargo cargo,
-                                       std::shared_ptr<const void> owner) {
-  return start({.collective = Collective::all_gather}, {&buffer, 1}, std::move(owner), cargo);
+                                       std::shared_ptr<const void> owner,
+                                       std::function<void()> prepare) {
+  return start({.collective = Collective::all_gather}, {&buffer, 1}, std::move(owner), cargo,
+               std::move(prepare));
 }
 
 void Communicator::reduce_scatter(Buffer buffer, Operation operation) {

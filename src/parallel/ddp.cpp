@@ -107,7 +107,7 @@ void GradientSync::State::begin_pass() {
     for (const torch::Tensor& parameter : parameters_.tensors) parameter.mutable_grad().reset();
   replica_.begin_forward(pass_, parallel::ShardStatistics::Shard::has_samples);
   torch::manual_seed(
-      RandomStream(Purpose::forward, options_.seed, steps_, replica_.shard(pass_)).next());
+      RandomStream(Purpose::forward, options_.seed, steps_, replica_.piece(pass_)).next());
 }
 
 void GradientSync::State::on_gradient(size_t parameter) {
@@ -149,7 +149,7 @@ void GradientSync::State::finish_backward() {
 }
 
 void GradientSync::State::finish_step(const std::vector<size_t>& missing) {
-  replica_.finish(replica_.shards());
+  replica_.finish(replica_.pieces());
   ++steps_;
   if (has_shards())
     for (size_t i = 0; i < parameters_.size(); ++i)

@@ -61,7 +61,7 @@ void GradientSync::State::stand_in(int first_active) {
   sync_buffers(first_active);
   replica_.begin_backward(0);
   const std::vector<size_t> missing = replica_.end_backward();
-  replica_.finish(replica_.shards());
+  replica_.finish(replica_.pieces());
   if (options_.unused == Unused::find) give_views(missing);
   if (!order_is_learned_) learn_order();
 }

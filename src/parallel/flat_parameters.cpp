@@ -1,15 +1,16 @@
 #include "parallel/flat_parameters.h"
 
-#include "device/memory_account.h"
+#include <utility>
+
 #include "lockstep/error.h"
 
 namespace lockstep::parallel {
 
-FlatParameters::FlatParameters(const Parameters& parameters, const GradientLayout& layout) {
+FlatParameters::FlatParameters(const Parameters& parameters, const GradientLayout& layout,
+                               torch::Tensor memory)
+    : values_(std::move(memory)) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   torch::NoGradGuard no_grad;
-  const MemoryScope scope(MemoryUse::parameters);
-  values_ = torch::zeros({layout.bytes / kFloat}, parameters.tensors[0].device());
   for (const auto& bucket : layout.buckets)
     for (const size_t i : bucket.parameters) {
       torch::Tensor parameter = parameters.tensors[i];

@@ -23,8 +23,9 @@ class FlatParameters {
     int64_t end;
   };
 
-  /// Throws BadInput for a parameter that is not float32.
-  FlatParameters(const Parameters& parameters, const GradientLayout& layout);
+  /// `memory` is where they are moved to: as many zeros as the layout has room for. Throws BadInput
+  /// for a parameter that is not float32.
+  FlatParameters(const Parameters& parameters, const GradientLayout& layout, torch::Tensor memory);
 
   /// In the order of memory.
   const std::vector<Parameter>& parameters() const { return parameters_; }

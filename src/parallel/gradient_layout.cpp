@@ -15,6 +15,16 @@ int64_t round_up(int64_t bytes) {
 
 }  // namespace
 
+std::vector<Range> slices_of_rank(const GradientLayout& layout, int world, int rank) {
+  std::vector<Range> slices;
+  for (const GradientLayout::Bucket& bucket : layout.buckets) {
+    const int64_t first = bucket.begin / static_cast<int64_t>(bytes_of(bucket.type));
+    const Range inside = slice(bucket.count(), world, rank);
+    slices.push_back({first + inside.begin, first + inside.end});
+  }
+  return slices;
+}
+
 std::vector<size_t> last_first(size_t parameters) {
   std::vector<size_t> order(parameters);
   std::iota(order.rbegin(), order.rend(), size_t{0});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/element.h"
+#include "base/range.h"
 
 namespace lockstep::parallel {
 
@@ -39,6 +40,10 @@ struct BucketLimits {
   int64_t first_bytes = int64_t{1} << 20;
   int64_t bytes = int64_t{25} << 20;
 };
+
+/// The slices (base/range.h) of all buckets that belong to a rank: what a reduce-scatter of each
+/// leaves there. In elements of the whole memory, which must be of one type.
+std::vector<Range> slices_of_rank(const GradientLayout& layout, int world, int rank);
 
 /// The assumed order of gradients in the first backward pass: the last layers' first.
 std::vector<size_t> last_first(size_t parameters);

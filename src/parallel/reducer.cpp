@@ -57,12 +57,14 @@ Reducer::Reducer(Parameters parameters, const ReducerOptions& options,
                  const collective::Shards& shards, collective::Communicator& group)
     : parameters_(std::move(parameters)),
       narrow_type_(narrow_type(options.compress)),
+      needed_(options.needed),
       layout_(lay_out(gradient_sizes(parameters_), options, std::nullopt)),
       slot_layout_(lay_out(gradient_sizes(parameters_), options, narrow_type_)),
       shards_(shards),
-      schedule_(schedule_of(shards_, group.rank())),
+      schedule_(schedule_of(shards_, group.rank(), options.pieces)),
       group_(group),
-      memory_(parameters_.tensors[0].device(), slot_layout_.bytes, schedule_.slots, group),
+      memory_(parameters_.tensors[0].device(), MemoryUse::gradients, slot_layout_.bytes,
+              schedule_.slots, group),
       wide_(narrow()
                 ? torch::zeros(
                       {layout_.bytes},
@@ -87,16 +89,26 @@ torch::Tensor Reducer::all_gradients() const {
 }
 
 void Reducer::use_hook(std::shared_ptr<GradientHook> hook, World world) {
-  if (schedule_.passes.size() != 1)
-    throw BadInput("a gradient hook needs one shard per worker, but this worker has {}",
-                   schedule_.passes.size());
+  const auto rank = static_cast<size_t>(group_.rank());
+  if (const int64_t own = shards_.bounds()[rank + 1] - shards_.bounds()[rank]; own != 1)
+    throw BadInput("a gradient hook needs one shard per worker, but this worker has {}", own);
   hook_ = std::move(hook);
   hook_world_ = std::move(world);
 }
 
-GradientMemory::Part Reducer::part(size_t bucket, int slot) const {
+ExchangeMemory::Part Reducer::part(size_t bucket, int slot) const {
   const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
   return {slot, about.begin, about.end};
+}
+
+// What this worker has of the bucket's result.
+ExchangeMemory::Part Reducer::result(size_t bucket) const {
+  const ExchangeMemory::Part all = part(bucket, 0);
+  if (!scatters()) return all;
+  const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
+  const Range own = slice(about.count(), group_.world_size(), group_.rank());
+  const auto size = static_cast<int64_t>(bytes_of(about.type));
+  return {0, all.begin + own.begin * size, all.begin + own.end * size};
 }
 
 void Reducer::begin_pass(int pass) {
@@ -118,8 +130,7 @@ void Reducer::add(size_t parameter) {
 }
 
 const torch::Tensor& Reducer::view_in_pass(size_t parameter) const {
-  const int slot = schedule_.passes[static_cast<size_t>(pass_)].slot;
-  return slots_[static_cast<size_t>(slot)][parameter];
+  return slots_[static_cast<size_t>(pass().slot)][parameter];
 }
 
 // Copies a gradient into its place.
@@ -134,7 +145,11 @@ void Reducer::put(size_t parameter) {
   if (gradient.data_ptr() == view.data_ptr()) return;
   torch::NoGradGuard no_grad;
   // Divides first: a sum of f16 may overflow where the mean does not.
-  view.copy_(narrow() ? gradient.div(shards_.count()) : gradient);
+  const torch::Tensor given = narrow() ? gradient.div(shards_.count()) : gradient;
+  if (pass().adds)
+    view.add_(given);
+  else
+    view.copy_(given);
 }
 
 void Reducer::count(size_t parameter) {
@@ -149,7 +164,7 @@ std::vector<size_t> Reducer::end_pass(Unreached unreached) {
     missing.push_back(i);
     if (unreached == Unreached::what_it_has && parameters_.tensors[i].grad().defined())
       put(i);
-    else
+    else if (!pass().adds)
       torch::Tensor(view_in_pass(i)).zero_();
     count(i);
   }
@@ -158,7 +173,7 @@ std::vector<size_t> Reducer::end_pass(Unreached unreached) {
 
 void Reducer::fill(size_t bucket) {
   torch::NoGradGuard no_grad;
-  for (const auto& [into, from] : schedule_.passes[static_cast<size_t>(pass_)].folds)
+  for (const auto& [into, from] : pass().folds)
     memory_.add(part(bucket, into), part(bucket, from), slot_layout_.buckets[bucket].type);
   if (pass_ + 1 == passes()) start_full_buckets();
 }
@@ -175,22 +190,25 @@ collective::Pending Reducer::start(size_t bucket) {
   if (hook_) return start_hook(bucket);
   if (shards_.count() == 1) return {};  // the mean of one shard is the shard itself
   const GradientLayout::Bucket& about = slot_layout_.buckets[bucket];
-  std::vector<GradientMemory::Part> parts;
+  std::vector<ExchangeMemory::Part> parts;
   for (size_t slot = 0; slot < shards_.terms_of(group_.rank()).size(); ++slot)
     parts.push_back(part(bucket, static_cast<int>(slot)));
   // Divides first, because a sum of f16 may overflow where the mean does not. Compressed ones have
   // been divided already.
   const bool divide_first = about.type == Type::f16 && !narrow();
   if (divide_first)
-    for (const GradientMemory::Part& each : parts)
+    for (const ExchangeMemory::Part& each : parts)
       memory_.vector(each, scalar_type(about.type)).div_(shards_.count());
-  GradientMemory::Staged staged = memory_.stage(parts);
+  ExchangeMemory::Staged staged = memory_.stage(parts);
   std::vector<Buffer> terms;
   for (std::byte* const data : staged.data)
     terms.push_back({data, about.count(), about.type, staged.place});
-  return group_.all_reduce_async(
-      terms, shards_, divide_first || narrow() ? Operation::sum : Operation::mean,
-      {Cargo::Kind::gradients, static_cast<int>(bucket)}, memory_.owner(), std::move(staged.wait));
+  const Operation operation = divide_first || narrow() ? Operation::sum : Operation::mean;
+  const Cargo cargo{Cargo::Kind::gradients, static_cast<int>(bucket)};
+  return scatters() ? group_.reduce_scatter_async(terms, shards_, operation, cargo, memory_.owner(),
+                                                  std::move(staged.wait))
+                    : group_.all_reduce_async(terms, shards_, operation, cargo, memory_.owner(),
+                                              std::move(staged.wait));
 }
 
 collective::Pending Reducer::start_hook(size_t bucket) {
@@ -223,7 +241,7 @@ void Reducer::finish() {
     const collective::Pending& pending = buckets_[i].pending;
     pending.wait();
     seconds_waited_ += pending.seconds();
-    if (!hook_ && shards_.count() > 1) memory_.take_back(part(i, 0));
+    if (!hook_ && shards_.count() > 1) memory_.take_back(result(i));
   }
   if (narrow()) widen();
 }

@@ -7,8 +7,8 @@
 #include "collective/communicator.h"
 #include "collective/serial_queue.h"
 #include "lockstep/gradient_hook.h"
+#include "parallel/exchange_memory.h"
 #include "parallel/gradient_layout.h"
-#include "parallel/gradient_memory.h"
 #include "parallel/parameters.h"
 #include "parallel/shard_schedule.h"
 
@@ -18,20 +18,28 @@ namespace lockstep::parallel {
 /// another device than the first one or collectives do not support its type.
 std::vector<GradientSize> gradient_sizes(const Parameters& parameters);
 
+/// Which results a worker needs of every bucket: the rest may be left unspecified, since a
+/// reduce-scatter sends half as much as an all-reduce.
+enum class NeededGradients { all, own_slice };
+
 struct ReducerOptions {
   /// The order in which gradients become ready: numbers of parameters, each once.
   std::vector<size_t> ready;
   BucketLimits buckets = {};
   Compress compress = Compress::none;
+  NeededGradients needed = NeededGradients::all;
+  int64_t pieces = 1;  ///< of every shard
 };
 
 /// Averages gradients over all shards of all workers, bucket by bucket, while they are computed.
 ///
-/// A worker computes its shards one after another, with one *pass* each. `add` copies a gradient
-/// into the pass's slot of the gradient memory, unless it is there already. When all gradients of a
+/// A worker computes its shards one after another, with one *pass* for each of their pieces. `add`
+/// copies a gradient into the pass's slot of the gradient memory, unless it is there already; those
+/// of later pieces of a shard are added there. When all gradients of a
 /// bucket have been added, the bucket is *full*, and its slots are folded along the canonical tree;
 /// in the last pass its all-reduce then starts, after those of all earlier buckets, so that all
-/// workers start them in the same order.
+/// workers start them in the same order. Where a worker needs only its slice of the results, it is
+/// a reduce-scatter.
 ///
 /// With compression, slots have the narrower type: every shard's gradient is divided by the number
 /// of shards and rounded, and every sum is rounded, so that the result depends only on the shards.
@@ -86,10 +94,14 @@ class Reducer {
   };
 
   bool narrow() const { return narrow_type_.has_value(); }
+  const ShardSchedule::Pass& pass() const { return schedule_.passes[static_cast<size_t>(pass_)]; }
   const torch::Tensor& view_in_pass(size_t parameter) const;
   void put(size_t parameter);
   void count(size_t parameter);
-  GradientMemory::Part part(size_t bucket, int slot) const;
+  ExchangeMemory::Part part(size_t bucket, int slot) const;
+  ExchangeMemory::Part result(size_t bucket) const;
+  /// Compressed gradients have another layout than results, and hooks reduce whole buckets.
+  bool scatters() const { return needed_ == NeededGradients::own_slice && !narrow() && !hook_; }
   void fill(size_t bucket);
   void start_full_buckets();
   collective::Pending start(size_t bucket);
@@ -99,13 +111,14 @@ class Reducer {
   // Constant after construction.
   const Parameters parameters_;
   const std::optional<Type>
-      narrow_type_;              ///< the type in which gradients are sent, if it is not their own
-  const GradientLayout layout_;  ///< of results
+      narrow_type_;  ///< the type in which gradients are sent, if it is not their own
+  const NeededGradients needed_;
+  const GradientLayout layout_;       ///< of results
   const GradientLayout slot_layout_;  ///< the same, unless they are sent in another type
   const collective::Shards shards_;
   const ShardSchedule schedule_;
   collective::Communicator& group_;
-  const GradientMemory memory_;
+  const ExchangeMemory memory_;
   const torch::Tensor wide_;  ///< the memory of results as bytes, if slots are narrow
   std::vector<std::vector<torch::Tensor>> slots_;  ///< views by slot, by parameter
   std::vector<torch::Tensor> results_;             ///< views by parameter

@@ -54,21 +54,32 @@ Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& op
       world_(std::move(world)),
       group_(world_.communicator()),
       options_(options),
-      first_shard_(options_.shards.bounds()[static_cast<size_t>(group_.rank())]),
+      pieces_(options_.shards.cut(options_.pieces)),
       parameters_((require_same_model(model, group_), trained_parameters(model))),
       watch_(model),
       buffers_(buffers_of(model), group_),
       hooks_(parameters_, std::move(on_gradient)) {
   if (parameters_.size() == 0) throw BadInput("the model has no trained parameters");
-  if (options_.parameters == ReplicaOptions::ParameterMemory::flat ||
-      options_.buffers == ReplicaOptions::BufferMode::mean_over_shards)
+  const bool moves_parameters = options_.parameters != ReplicaOptions::ParameterMemory::as_it_is;
+  if (moves_parameters || options_.buffers == ReplicaOptions::BufferMode::mean_over_shards)
     require_own_memory(model);
   take_hook();
   make_reducer(last_first(parameters_.size()));
-  if (options_.parameters == ReplicaOptions::ParameterMemory::flat)
-    flat_parameters_.emplace(parameters_, reducer_->layout());
+  if (moves_parameters) place_parameters();
   if (options_.buffers == ReplicaOptions::BufferMode::mean_over_shards)
-    statistics_.emplace(model_, options_.shards, group_);
+    statistics_.emplace(model_, pieces_, group_);
+}
+
+void Replica::place_parameters() {
+  const int64_t bytes = layout().bytes;
+  const c10::Device device = parameters_.tensors[0].device();
+  const MemoryScope scope(MemoryUse::parameters);
+  if (options_.parameters == ReplicaOptions::ParameterMemory::exchanged)
+    parameter_memory_.emplace(device, MemoryUse::parameters, bytes, 1, group_);
+  flat_parameters_.emplace(
+      parameters_, layout(),
+      parameter_memory_ ? parameter_memory_->vector({.end = bytes}, torch::kFloat32)
+                        : torch::zeros({bytes / static_cast<int64_t>(sizeof(float))}, device));
 }
 
 // A hook keeps state per parameter, so that two replicas cannot share one.
@@ -92,10 +103,13 @@ std::vector<World> Replica::worlds() const {
 
 void Replica::make_reducer(const std::vector<size_t>& ready) {
   const MemoryScope scope(MemoryUse::gradients);
-  auto made = std::make_unique<Reducer>(
-      parameters_,
-      ReducerOptions{.ready = ready, .buckets = options_.buckets, .compress = options_.compress},
-      options_.shards, group_);
+  auto made = std::make_unique<Reducer>(parameters_,
+                                        ReducerOptions{.ready = ready,
+                                                       .buckets = options_.buckets,
+                                                       .compress = options_.compress,
+                                                       .needed = options_.needed,
+                                                       .pieces = options_.pieces},
+                                        options_.shards, group_);
   if (options_.hook) made->use_hook(options_.hook, *hook_world_);
   reducer_ = std::move(made);
 }
@@ -155,10 +169,10 @@ std::vector<size_t> Replica::end_backward(Reducer::Unreached unreached) {
   return missing;
 }
 
-void Replica::finish(int64_t shards_with_samples) {
+void Replica::finish(int64_t pieces_with_samples) {
   if (statistics_) statistics_->start();
   reducer_->finish();
-  if (statistics_) statistics_->finish(shards_with_samples);
+  if (statistics_) statistics_->finish(pieces_with_samples);
   stragglers_.add(reducer_->seconds_waited());
   under_way_ = false;
 }
@@ -192,6 +206,12 @@ double Replica::clip_gradient_norm(double largest) {
 
 void Replica::scale_gradients(double factor) {
   torch::NoGradGuard no_grad;
+  if (options_.needed == NeededGradients::own_slice) {
+    const torch::Tensor all = flat_gradients();
+    for (const Range& own : slices_of_rank(layout(), group_.world_size(), group_.rank()))
+      all.slice(0, own.begin, own.end).mul_(factor);
+    return;
+  }
   for (size_t i = 0; i < parameters_.size(); ++i) current_gradient(i).mul_(factor);
 }
 

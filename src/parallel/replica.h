@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/ddp.h"
+#include "parallel/exchange_memory.h"
 #include "parallel/flat_parameters.h"
 #include "parallel/flat_state.h"
 #include "parallel/gradient_hooks.h"
@@ -22,12 +23,18 @@ namespace lockstep::parallel {
 
 struct ReplicaOptions {
   collective::Shards shards;
+  /// In which every shard is computed, one after another: gradients are added as they come.
+  int64_t pieces = 1;
   BucketLimits buckets = {};
   Compress compress = Compress::none;
   /// Reduces buckets instead of the all-reduce; needs one shard per worker.
   std::shared_ptr<GradientHook> hook = nullptr;
-  /// Whether parameters are moved into contiguous memory with the layout of their gradients.
-  enum class ParameterMemory { as_it_is, flat } parameters = ParameterMemory::as_it_is;
+  /// Which results every worker needs. With `own_slice`, gradients are all float32, and norms and
+  /// gradient(i) are unspecified.
+  NeededGradients needed = NeededGradients::all;
+  /// Whether parameters are moved into contiguous memory with the layout of their gradients, and
+  /// whether workers can exchange them there.
+  enum class ParameterMemory { as_it_is, flat, exchanged } parameters = ParameterMemory::as_it_is;
   /// Whether buffers are averaged over shards in every step, or left alone.
   enum class BufferMode { left_alone, mean_over_shards } buffers = BufferMode::left_alone;
 };
@@ -38,8 +45,8 @@ double joint_norm(const std::vector<double>& norms);
 /// A model's parameters, gradients and buffers on one worker, and their exchange with the other
 /// workers' replicas: the one engine of `lockstep train` and DistributedDataParallel.
 ///
-/// A step is one pass for each of this worker's shards, then `finish`. In a pass, the backward pass
-/// calls `on_gradient` for each gradient, which calls `take`.
+/// A step is one pass for each piece of this worker's shards, then `finish`. In a pass, the
+/// backward pass calls `on_gradient` for each gradient, which calls `take`.
 ///
 ///     for (int pass = 0; pass < replica.passes(); ++pass) {
 ///       replica.begin_forward(pass, ShardStatistics::Shard::has_samples);
@@ -48,7 +55,7 @@ double joint_norm(const std::vector<double>& norms);
 ///       ... backward: replica.take(i) for every parameter ...
 ///       replica.end_backward();
 ///     }
-///     replica.finish(shards_with_samples);   // gradient(i) is the mean over all shards
+///     replica.finish(pieces_with_samples);   // gradient(i) is the mean over all shards
 ///
 /// Forward passes may run ahead of backward passes, as in a pipeline; both are in the order of
 /// passes.
@@ -65,13 +72,17 @@ class Replica {
 
   const Parameters& parameters() const { return parameters_; }
   collective::Communicator& group() { return group_; }
+  const GradientLayout& layout() const { return reducer_->layout(); }
   /// All worlds in which other workers may wait for this one.
   std::vector<World> worlds() const;
 
   int passes() const { return reducer_->passes(); }
-  /// The number of the shard that is computed in a pass.
-  int64_t shard(int pass) const { return first_shard_ + pass; }
   int64_t shards() const { return options_.shards.count(); }
+  /// Pieces of all shards, and the number of the one that is computed in a pass.
+  int64_t pieces() const { return pieces_.count(); }
+  int64_t piece(int pass) const {
+    return pieces_.bounds()[static_cast<size_t>(group_.rank())] + pass;
+  }
 
   /// Throws BadInput if the model has changed in a way that it must not (see ModelWatch).
   void check_model() { watch_.check(); }
@@ -85,8 +96,8 @@ class Replica {
   void take(size_t parameter, Gradient then);
   /// Returns the numbers of parameters that got no gradient.
   std::vector<size_t> end_backward(Reducer::Unreached unreached = Reducer::Unreached::zeros);
-  /// Waits for all gradients and buffers. `shards_with_samples` counts those of all workers.
-  void finish(int64_t shards_with_samples);
+  /// Waits for all gradients and buffers. `pieces_with_samples` counts those of all workers.
+  void finish(int64_t pieces_with_samples);
   /// After an unfinished step: restores buffers to their state before it. Parameters have not
   /// changed.
   void roll_back();
@@ -108,12 +119,15 @@ class Replica {
   /// The report of all steps since the last report. Collective.
   StragglerReport stragglers() { return stragglers_.report(group_); }
 
-  /// With ParameterMemory::flat: all parameters and all gradients, with the same layout.
+  /// Unless ParameterMemory::as_it_is: all parameters and all gradients, with the same layout.
   FlatParameters& flat_parameters() { return *flat_parameters_; }
   torch::Tensor flat_gradients() const { return reducer_->all_gradients(); }
+  /// With ParameterMemory::exchanged: the memory of flat_parameters(), one slot.
+  const ExchangeMemory& parameter_memory() const { return *parameter_memory_; }
 
  private:
   void take_hook();
+  void place_parameters();
   void make_reducer(const std::vector<size_t>& ready);
   void close_forward();
   torch::Tensor current_gradient(size_t parameter) const;
@@ -123,13 +137,14 @@ class Replica {
   World world_;
   collective::Communicator& group_;
   const ReplicaOptions options_;
-  const int64_t first_shard_;
+  const collective::Shards pieces_;
   const Parameters parameters_;
   std::optional<World> hook_world_;
 
   ModelWatch watch_;
   FlatState buffers_;
   std::unique_ptr<Reducer> reducer_;
+  std::optional<ExchangeMemory> parameter_memory_;
   std::optional<FlatParameters> flat_parameters_;
   std::optional<ShardStatistics> statistics_;
   Stragglers stragglers_;

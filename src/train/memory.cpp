@@ -25,22 +25,30 @@ MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
   for (const torch::Tensor& buffer : model.buffers()) all += static_cast<int64_t>(buffer.nbytes());
   const bool narrow = recipe.train.compress == "f16" || recipe.train.compress == "bf16";
   const int64_t slots = parallel::schedule_of(shards, pipeline).slots;
+  const int64_t state = optim::optimizers().at(recipe.optimizer.name).state_per_parameter * trained;
+  const int64_t divided_by = recipe.parallel.zero ? shards.world_size() : 1;
   return {.parameters = all,
           .gradients = narrow ? slots * trained / 2 + trained : slots * trained,
-          .optimizer = optim::optimizers().at(recipe.optimizer.name).state_per_parameter * trained};
+          .optimizer = (state + divided_by - 1) / divided_by};
 }
 
-void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit) {
+void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit,
+                    const std::string& stage_advice) {
   if (limit == 0 || needs.sum() <= limit) return;
+  const std::string advice =
+      !stage_advice.empty()
+          ? stage_advice
+          : fmt::format(
+                "; set device.memory to more than that, or divide the model into stages "
+                "(--stages): it would need at least {} devices of this size",
+                (needs.sum() + limit - 1) / limit);
   throw OutOfMemory(
       who, needs.sum(), 0, limit,
       fmt::format("{} has {} of memory, and training needs {} before the first step: parameters "
-                  "and buffers {}, gradients {}, the optimizer {}; set device.memory to more than "
-                  "that, or divide the model into stages (--stages): it would need at least {} "
-                  "devices of this size",
+                  "and buffers {}, gradients {}, the optimizer {}{}",
                   who, format_bytes(limit), format_bytes(needs.sum()),
                   format_bytes(needs.parameters), format_bytes(needs.gradients),
-                  format_bytes(needs.optimizer), (needs.sum() + limit - 1) / limit));
+                  format_bytes(needs.optimizer), advice));
 }
 
 namespace {
@@ -90,9 +98,7 @@ std::string advice(std::optional<int64_t> samples_that_fit, const BatchDivision&
   if (samples_that_fit)
     text = fmt::format(
         ": about {} would fit, as with train.batch = {} in {} of {}, or with "
-        "train.accumulate = {}, where a shard's samples can be divided so and the device has room "
-        "for the "
-        "gradients of the pieces",
+        "train.accumulate = {}, where a shard's samples can be divided so",
         *samples_that_fit, *samples_that_fit * shards * accumulate, plural(shards, "shard"),
         plural(accumulate, "piece"), (batch / shards + *samples_that_fit - 1) / *samples_that_fit);
   return text;
@@ -107,6 +113,39 @@ run::Json memory_figures(c10::Device device) {
   for (size_t i = 0; i < kMemoryUses.size(); ++i)
     figures[std::string(kMemoryUses[i])] = memory.at_peak.bytes[i];
   return figures;
+}
+
+run::Json memory_by_stage(const std::vector<c10::Device>& devices, int first_stage,
+                          collective::Communicator& group) {
+  std::vector<run::Json> own;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    run::Json figures = memory_figures(devices[i]);
+    if (figures.is_null()) continue;
+    const int stage = first_stage + static_cast<int>(i);
+    const auto same = std::ranges::find_if(
+        own, [&](const run::Json& other) { return other["device"] == figures["device"]; });
+    if (same != own.end()) {
+      (*same)["stages"].push_back(stage);
+      continue;
+    }
+    figures["rank"] = group.rank();
+    figures["stages"] = {stage};
+    own.push_back(std::move(figures));
+  }
+  run::Json all = run::Json::array();
+  for (const std::string& text : group.gather_texts(run::Json(own).dump()))
+    for (const run::Json& figures : run::Json::parse(text)) all.push_back(figures);
+  return all;
+}
+
+run::Json largest_memory(const run::Json& by_stage) {
+  run::Json most;
+  for (const run::Json& figures : by_stage)
+    if (most.is_null() || figures["peak"] > most["peak"]) most = figures;
+  if (most.is_null()) return most;
+  most.erase("rank");
+  most.erase("stages");
+  return most;
 }
 
 }  // namespace lockstep::train

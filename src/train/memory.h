@@ -7,7 +7,9 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "collective/communicator.h"
 #include "collective/plan/shards.h"
 #include "device/memory_account.h"
 #include "recipe/recipe.h"
@@ -29,8 +31,10 @@ MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
                          const collective::Shards& shards, int pipeline);
 
 /// Throws OutOfMemory if a device with `limit` bytes has less than that: with the parts, and how
-/// many such devices would have enough. `who` is "virtual:0", or also names the stage.
-void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit);
+/// many such devices would have enough. `who` is "virtual:0", or also names the stage; then
+/// `stage_advice` says what would fit instead.
+void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit,
+                    const std::string& stage_advice = {});
 
 /// How many samples a pass may have in a device's memory, about; `failed` were too many. `pass` is
 /// called with fewer, to see what they need, and throws OutOfMemory. Nothing if that cannot be
@@ -51,5 +55,14 @@ std::string advice(std::optional<int64_t> samples_that_fit, const BatchDivision&
 /// {"device": "cpu", "limit": 0, "peak": 123, "parameters": 45, ...}: the memory of a device, and
 /// what was in use at its peak. Null if its memory is not counted.
 run::Json memory_figures(c10::Device device);
+
+/// Those of all workers' devices, in the order of ranks, each with its "rank" and the "stages" that
+/// it computes. `devices` are this worker's: of stage `first_stage`, the next one, and so on. Those
+/// whose memory is not counted are left out. Collective.
+run::Json memory_by_stage(const std::vector<c10::Device>& devices, int first_stage,
+                          collective::Communicator& group);
+
+/// The figures of the device that needed most; null if there is none.
+run::Json largest_memory(const run::Json& by_stage);
 
 }  // namespace lockstep::train

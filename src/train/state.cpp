@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/range.h"
 #include "lockstep/error.h"
 #include "run/events.h"
 
@@ -77,20 +78,43 @@ void set_bytes(const torch::Tensor& tensor, std::span<const std::byte> bytes) {
   if (!on_host) tensor.variable_data().copy_(host);
 }
 
+using FlatParameter = parallel::FlatParameters::Parameter;
+
+std::string optimizer_tensor_name(const std::string& state, const FlatParameter& parameter) {
+  return fmt::format("{}{}:{}", kOptimizerPrefix, state, parameter.name);
+}
+
+// What the optimizer keeps for a parameter, and which elements of it this worker has, in place.
 struct OptimizerTensor {
+  struct Piece {
+    int64_t begin;
+    std::span<float> values;
+  };
   std::string name;
-  const parallel::FlatParameters::Parameter* parameter;
-  std::span<float> values;
+  const FlatParameter* parameter;
+  std::vector<Piece> pieces;
 };
+
+OptimizerTensor optimizer_tensor(const std::string& state, const FlatParameter& parameter,
+                                 const std::vector<parallel::FlatOptimizer::Piece>& kept) {
+  OptimizerTensor tensor{optimizer_tensor_name(state, parameter), &parameter, {}};
+  for (const auto& [name, range, values] : kept) {
+    const Range met = {std::max(range.begin, parameter.begin), std::min(range.end, parameter.end)};
+    if (name == state && !met.empty())
+      tensor.pieces.push_back(
+          {met.begin - parameter.begin, values.subspan(met.begin - range.begin, met.size())});
+  }
+  return tensor;
+}
 
 std::vector<OptimizerTensor> optimizer_tensors(Step& step) {
   std::vector<OptimizerTensor> tensors;
-  for (const auto& part : step.trained())
-    for (const auto& state : part->optimizer().state())
-      for (const auto& parameter : part->replica().flat_parameters().parameters())
-        tensors.push_back({fmt::format("{}{}:{}", kOptimizerPrefix, state.name, parameter.name),
-                           &parameter,
-                           state.values.subspan(parameter.begin, parameter.end - parameter.begin)});
+  for (const auto& part : step.trained()) {
+    const auto kept = part->optimizer().state();
+    for (const std::string& state : part->optimizer().state_names())
+      for (const FlatParameter& parameter : part->replica().flat_parameters().parameters())
+        tensors.push_back(optimizer_tensor(state, parameter, kept));
+  }
   return tensors;
 }
 
@@ -169,15 +193,25 @@ CollectedState::CollectedState(const Model& model) {
   }
 }
 
-CollectedState::CollectedState(const Model& model, Step& step) {
+CollectedState::CollectedState(const Model& model, Step& step, Content content) {
   for (const NamedTensor& each : tensors_of(step)) {
     tensors_.push_back(each.tensor.detach().cpu());
     model_.push_back(view_of(each.name, tensors_.back()));
   }
-  for (const auto& tensor : optimizer_tensors(step))
-    optimizer_.push_back(
-        {tensor.name, "F32", tensor.parameter->shape, std::as_bytes(tensor.values)});
+  if (content == Content::everything)
+    for (const auto& part : step.trained()) collect_optimizer(*part);
   if (step.trained().size() > 1 || !step.grid().is_whole()) collect(model, step.grid());
+}
+
+void CollectedState::collect_optimizer(TrainedPart& part) {
+  for (auto& state : part.optimizer().collected()) {
+    if (state.values.empty()) continue;
+    for (const FlatParameter& parameter : part.replica().flat_parameters().parameters())
+      optimizer_.push_back(
+          {optimizer_tensor_name(state.name, parameter), "F32", parameter.shape,
+           std::as_bytes(state.values.subspan(parameter.begin, parameter.end - parameter.begin))});
+    states_.push_back(std::move(state));
+  }
 }
 
 // Takes the tensors of other stages, and sorts all as the model has them.
@@ -311,18 +345,22 @@ ResumePoint restore(const Safetensors& state, const fs::path& path, const Model&
     require(state, path, name, type_name(tensor), tensor.sizes().vec());
   for (const auto& [name, tensor] : weights) set_bytes(tensor, state.find(name)->bytes);
   for (const auto& tensor : tensors)
-    std::memcpy(tensor.values.data(), state.find(tensor.name)->bytes.data(),
-                tensor.values.size_bytes());
+    for (const auto& [begin, values] : tensor.pieces)
+      std::memcpy(
+          values.data(),
+          state.find(tensor.name)->bytes.data() + static_cast<size_t>(begin) * sizeof(float),
+          values.size_bytes());
   return point;
 }
 
 std::vector<parallel::StateTensor> state_tensors(Step& step) {
   std::vector<parallel::StateTensor> all;
   for (const auto& [name, tensor] : tensors_of(step)) all.push_back({name, tensor});
+  if (step.state_is_divided()) return all;
   for (const auto& tensor : optimizer_tensors(step))
-    all.push_back({tensor.name, torch::from_blob(tensor.values.data(),
-                                                 {static_cast<int64_t>(tensor.values.size())},
-                                                 torch::kFloat32)});
+    for (const auto& [begin, values] : tensor.pieces)
+      all.push_back(
+          {tensor.name, torch::from_blob(values.data(), {std::ssize(values)}, torch::kFloat32)});
   return all;
 }
 

@@ -51,20 +51,25 @@ class CollectedState {
  public:
   /// Of a whole model that this worker has.
   explicit CollectedState(const Model& model);
-  /// Of the model that this step trains. Where its stages are on several workers it is collected on
-  /// rank 0, and empty elsewhere; then collective between the workers of a pipeline.
-  CollectedState(const Model& model, Step& step);
+  /// Whether the optimizer's state is collected as well.
+  enum class Content { weights, everything };
+  /// Of the model that this step trains. What is divided between workers is collected on rank 0,
+  /// and not elsewhere. Collective between the workers of a pipeline; where the optimizer's state
+  /// is divided and collected, too, between all workers.
+  CollectedState(const Model& model, Step& step, Content content);
 
   /// The model's tensors, in its order, with PyTorch's state-dict names.
   const std::vector<run::TensorView>& model() const { return model_; }
   const std::vector<run::TensorView>& optimizer() const { return optimizer_; }
 
  private:
+  void collect_optimizer(TrainedPart& part);
   void collect(const Model& model, parallel::Grid& grid);
   void take_from_stages(parallel::Grid& grid);
 
-  std::vector<torch::Tensor> tensors_;  ///< memory of model_
-  std::vector<std::byte> received_;     ///< from other workers
+  std::vector<torch::Tensor> tensors_;                       ///< memory of model_
+  std::vector<parallel::FlatOptimizer::WholeState> states_;  ///< memory of optimizer_
+  std::vector<std::byte> received_;                          ///< from other workers
   std::vector<run::TensorView> model_;
   std::vector<run::TensorView> optimizer_;
 };
@@ -107,8 +112,8 @@ void broadcast(run::Safetensors& state, World& world);
 /// The number of steps that were finished when it was captured.
 int64_t step_of(const run::Safetensors& state);
 
-/// Everything that is needed to resume of what this worker trains, in place, to broadcast it to
-/// other workers.
+/// Everything that is needed to resume of what this worker trains and all others have, too, in
+/// place, to broadcast it to them.
 std::vector<parallel::StateTensor> state_tensors(Step& step);
 
 }  // namespace lockstep::train

@@ -35,10 +35,10 @@ double items_of(const data::LoadedBatch& batch) {
 
 // What this worker does in a step: the actions of its stage, or of all stages.
 std::vector<Action> actions_of(const Recipe& recipe, const parallel::Grid& grid,
-                               const collective::Shards& shards) {
+                               const collective::Shards& pieces) {
   pipeline::PipelineShape shape = grid.shape();
   const auto pipeline = static_cast<size_t>(grid.pipeline());
-  shape.micro_batches = static_cast<int>(shards.bounds()[pipeline + 1] - shards.bounds()[pipeline]);
+  shape.micro_batches = static_cast<int>(pieces.bounds()[pipeline + 1] - pieces.bounds()[pipeline]);
   const pipeline::PipelineSchedule schedule =
       make_schedule(pipeline::pipeline_schedules().at(recipe.parallel.schedule), shape);
   return grid.is_whole() ? in_one_order(schedule)
@@ -59,7 +59,7 @@ Step::Step(const Recipe& recipe, StepParts parts)
       clip_norm_(recipe.optimizer.clip_norm),
       outputs_(parts_.objective->outputs()),
       scorecard_(parts_.objective->metrics(), Phase::training),
-      actions_(actions_of(recipe, *parts_.grid, parts_.shards)) {
+      actions_(actions_of(recipe, *parts_.grid, parts_.shards.cut(accumulate_))) {
   std::vector<c10::Device> devices;
   for (const parallel::ModelPart& part : parts_.model) devices.push_back(device_of(part.module()));
   const std::vector<parallel::PartLinks> links = link_parts(*parts_.grid, parts_.world, devices);
@@ -69,10 +69,10 @@ Step::Step(const Recipe& recipe, StepParts parts)
         parts_.shards, [this, i](size_t parameter) { take_gradient(i, parameter); }));
   if (!trained_.back()->part().is_last()) return;
   collective::Communicator& group = trained_.back()->replica().group();
-  sums_.emplace(static_cast<int64_t>(scorecard_.sums()) + kRequests, parts_.shards, group);
+  const collective::Shards pieces = parts_.shards.cut(accumulate_);
+  sums_.emplace(static_cast<int64_t>(scorecard_.sums()) + kRequests, pieces, group);
   if (scorecard_.maxima() > 0)
-    maxima_.emplace(static_cast<int64_t>(scorecard_.maxima()), parts_.shards, group,
-                    Operation::max);
+    maxima_.emplace(static_cast<int64_t>(scorecard_.maxima()), pieces, group, Operation::max);
 }
 
 Totals Step::run(const data::LoadedBatch& batch, int64_t step, observe::SpanTimes& spans) {
@@ -105,7 +105,7 @@ TrainedPart& Step::part(int number) {
 
 Range Step::samples_of(const Scene& scene, int micro_batch) const {
   const Replica& replica = trained_.front()->replica();
-  return slice(scene.batch.whole, replica.shards(), replica.shard(micro_batch));
+  return slice(scene.batch.whole, replica.pieces(), replica.piece(micro_batch));
 }
 
 void Step::perform(const Action& action, const Scene& scene) {
@@ -136,8 +136,8 @@ void Step::perform(const Action& action, const Scene& scene) {
 // when. A part goes on where the one before it ended.
 void Step::seed_generator(const TrainedPart& part, const MicroBatch& own, int micro_batch,
                           const Scene& scene) const {
-  const int64_t shard = part.replica().shard(micro_batch);
-  torch::manual_seed(RandomStream(Purpose::forward, seed_, scene.step, shard).next());
+  const int64_t piece = part.replica().piece(micro_batch);
+  torch::manual_seed(RandomStream(Purpose::forward, seed_, scene.step, piece).next());
   if (own.generator.defined()) parallel::set_generator_state(own.generator);
 }
 
@@ -214,7 +214,7 @@ Totals Step::finish(const Scene& scene) {
   const collective::Pending maxima = maxima_ ? maxima_->start() : collective::Pending();
   for (const auto& part : trained_) {
     part->finish_sending();
-    part->replica().finish(std::min(scene.batch.whole, part->replica().shards()));
+    part->replica().finish(std::min(scene.batch.whole, part->replica().pieces()));
   }
   sums.wait();
   maxima.wait();
@@ -229,6 +229,10 @@ Totals Step::finish(const Scene& scene) {
   for (int i = 0; i < kRequests; ++i)
     if (all[scorecard_.sums() + static_cast<size_t>(i)] > 0) granted_ |= int64_t{1} << i;
   return scorecard_.totals(all.first(scorecard_.sums()), all.last(scorecard_.maxima()));
+}
+
+bool Step::state_is_divided() const {
+  return !parts_.grid->is_whole() || trained_.front()->optimizer().is_divided();
 }
 
 void Step::roll_back() {
@@ -271,7 +275,8 @@ Loss Step::checked(Loss loss) const {
   return loss;
 }
 
-// The optimizer runs last and cannot fail, so after an error parameters are unchanged.
+// The optimizer runs last, so after an error parameters are unchanged; only where its state is
+// divided the update itself can fail.
 void Step::update(const Scene& scene, double weight) {
   if (!(weight > 0))
     throw BadInput("the objective's weights of step {}'s batch sum to {}: expected more than 0",
@@ -281,7 +286,8 @@ void Step::update(const Scene& scene, double weight) {
   for (const auto& part : trained_)
     if (weight != items) part->replica().scale_gradients(items / weight);
   if (clip_norm_ > 0) clip_gradients();
-  for (const auto& part : trained_) part->update(parts_.schedule.at(scene.step), scene.step);
+  for (const auto& part : trained_)
+    part->optimizer().step(parts_.schedule.at(scene.step), scene.step + 1);
 }
 
 // The norm is that of the whole model's gradients, added up in the order of its parameters.

@@ -36,11 +36,12 @@ struct StepParts {
   std::shared_ptr<const DeviceBatches> batches;
   optim::Schedule schedule;
   collective::Shards shards;  ///< of pipelines
+  std::string stage_advice;   ///< see Division::advice
   std::shared_ptr<parallel::Grid> grid;
   World world;
 };
 
-/// One optimizer update on one global batch. Every pipeline computes its shards, its
+/// One optimizer update on one global batch. Every pipeline computes the pieces of its shards, its
 /// *micro-batches*, and gradients are averaged over all shards. Without stages, a worker is a
 /// pipeline of one part, the model.
 class Step {
@@ -64,6 +65,9 @@ class Step {
   std::vector<std::string> without_gradient();
 
   double learning_rate(int64_t step) const { return parts_.schedule.at(step); }
+  /// Whether other workers have parts of the model, or of the optimizer's state, that this one
+  /// lacks.
+  bool state_is_divided() const;
   const objective::Scorecard& scorecard() const { return scorecard_; }
   /// The parts of the model that this worker trains.
   const std::vector<std::unique_ptr<TrainedPart>>& trained() const { return trained_; }

@@ -23,14 +23,12 @@ void Step::try_pass(TrainedPart& part, const Batch& samples, const Scene& scene)
 std::string Step::advice_for(TrainedPart& part, const pipeline::Action& action,
                              const Scene& scene) {
   const Range samples = samples_of(scene, action.micro_batch);
-  const BatchDivision division = {batch_, part.replica().shards() / accumulate_, accumulate_};
+  const BatchDivision division = {batch_, part.replica().shards(), accumulate_};
   if (parts_.grid->shape().parts() > 1)
-    return fmt::format(
-        ", which computes stage {} ({}), in the {} pass of a micro-batch of {}: more stages, "
-        "another --split, more shards or pieces (train.shards, train.accumulate) or "
-        "parallel.recompute would need less memory there",
-        parts_.grid->shape().stage_of(action.part), part.part().describe(),
-        action.kind == Kind::backward ? "backward" : "forward", plural(samples.size(), "sample"));
+    return fmt::format(", which computes stage {} ({}), in the {} pass of a micro-batch of {}{}",
+                       parts_.grid->shape().stage_of(action.part), part.part().describe(),
+                       action.kind == Kind::backward ? "backward" : "forward",
+                       plural(samples.size(), "sample"), parts_.stage_advice);
   part.forget(action.micro_batch);
   MemoryAccount* const account = virtual_devices::account_of(part.device());
   std::optional<int64_t> fit;

@@ -6,30 +6,29 @@
 #include <string>
 #include <utility>
 
-#include "parallel/on_host.h"
 #include "train/placement.h"
-#include "virtual_devices/accounts.h"
 
 namespace lockstep::train {
 namespace {
 
+using parallel::FlatOptimizer;
+using parallel::NeededGradients;
 using parallel::ReplicaOptions;
 
-std::span<float> floats_of(const torch::Tensor& tensor) {
-  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
-
-int64_t state_bytes(optim::Optimizer& optimizer) {
-  int64_t bytes = 0;
-  for (const auto& [name, values] : optimizer.state())
-    bytes += static_cast<int64_t>(values.size_bytes());
-  return bytes;
+// Norms need whole gradients: the order in which squares are added is the same for any division.
+NeededGradients needed_gradients(const Recipe& recipe) {
+  return recipe.parallel.zero && recipe.optimizer.clip_norm == 0 ? NeededGradients::own_slice
+                                                                 : NeededGradients::all;
 }
 
 ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& shards) {
   const std::string& compress = recipe.train.compress;
   ReplicaOptions options{.shards = shards,
-                         .parameters = ReplicaOptions::ParameterMemory::flat,
+                         .pieces = recipe.train.accumulate,
+                         .needed = needed_gradients(recipe),
+                         .parameters = recipe.parallel.zero
+                                           ? ReplicaOptions::ParameterMemory::exchanged
+                                           : ReplicaOptions::ParameterMemory::flat,
                          .buffers = ReplicaOptions::BufferMode::mean_over_shards};
   if (compress == "f16") options.compress = Compress::f16;
   if (compress == "bf16") options.compress = Compress::bf16;
@@ -48,14 +47,13 @@ TrainedPart::TrainedPart(const Recipe& recipe, parallel::ModelPart part, paralle
       device_(device_of(part_.module())),
       links_(std::move(links)),
       replica_(part_.module(), replicas, replica_options(recipe, shards), std::move(on_gradient)),
-      optimizer_(optim::make_optimizer(
-          recipe.optimizer,
-          replica_.flat_parameters().sections(recipe.optimizer.decay_bias_and_norm))),
-      optimizer_memory_(virtual_devices::account_of(device_), state_bytes(*optimizer_),
-                        MemoryUse::optimizer),
+      optimizer_(
+          replica_, recipe.optimizer,
+          recipe.parallel.zero ? FlatOptimizer::State::divided : FlatOptimizer::State::whole),
       got_gradient_(replica_.parameters().size()) {}
 
 void TrainedPart::receive_input(int micro_batch) {
+  const MemoryScope scope(MemoryUse::activations);
   parallel::StageMessage message = links_.inputs->receive();
   under_way_[micro_batch] = {.inputs = std::move(message.tensors),
                              .generator = std::move(message.generator),
@@ -68,6 +66,7 @@ void TrainedPart::send_output(int micro_batch, int64_t notes) {
 }
 
 void TrainedPart::receive_gradient(int micro_batch) {
+  const MemoryScope scope(MemoryUse::activations);
   under_way_.at(micro_batch).gradients = links_.output_gradients->receive().tensors;
 }
 
@@ -96,13 +95,6 @@ void TrainedPart::send_gradient(int micro_batch) {
 void TrainedPart::finish_sending() {
   if (links_.outputs) links_.outputs->finish();
   if (links_.gradients) links_.gradients->finish();
-}
-
-void TrainedPart::update(double rate, int64_t step) {
-  parallel::on_host({replica_.flat_parameters().values(), replica_.flat_gradients()},
-                    [&](const std::vector<torch::Tensor>& all) {
-                      optimizer_->step(floats_of(all[0]), floats_of(all[1]), rate, step + 1);
-                    });
 }
 
 void TrainedPart::roll_back() {

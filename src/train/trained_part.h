@@ -3,12 +3,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <vector>
 
-#include "device/memory_account.h"
 #include "lockstep/objective.h"
-#include "optim/optimizer.h"
+#include "parallel/flat_optimizer.h"
 #include "parallel/grid.h"
 #include "parallel/model_part.h"
 #include "parallel/replica.h"
@@ -42,7 +40,7 @@ class TrainedPart {
   c10::Device device() const { return device_; }
   parallel::Replica& replica() { return replica_; }
   const parallel::Replica& replica() const { return replica_; }
-  optim::Optimizer& optimizer() { return *optimizer_; }
+  parallel::FlatOptimizer& optimizer() { return optimizer_; }
 
   MicroBatch& micro_batch(int number) { return under_way_[number]; }
 
@@ -57,7 +55,6 @@ class TrainedPart {
   /// Waits until all that was sent has been received.
   void finish_sending();
 
-  void update(double rate, int64_t step);
   /// After an unfinished step.
   void roll_back();
 
@@ -69,8 +66,7 @@ class TrainedPart {
   const c10::Device device_;
   const parallel::PartLinks links_;
   parallel::Replica replica_;
-  const std::unique_ptr<optim::Optimizer> optimizer_;
-  const MemoryCharge optimizer_memory_;
+  parallel::FlatOptimizer optimizer_;
   std::vector<double> got_gradient_;
   std::map<int, MicroBatch> under_way_;
 };

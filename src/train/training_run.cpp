@@ -30,6 +30,7 @@ StepParts parts_of(const Setup& setup) {
                                       highest_rate(setup.recipe, setup.grid->pipelines()),
                                       setup.total_steps, setup.steps_per_epoch),
           .shards = setup.shards,
+          .stage_advice = setup.stage_advice,
           .grid = setup.grid,
           .world = setup.world};
 }
@@ -136,7 +137,7 @@ EvaluatedModel TrainingRun::evaluated_model() const {
 // A stage whose device has little memory computes at once what it computes in a step.
 int64_t TrainingRun::evaluated_at_once() const {
   const bool is_limited = setup_.grid->shape().stages > 1 && !recipe_.device.memory.empty();
-  const int64_t in_a_step = std::max<int64_t>(recipe_.train.batch / slices_of(recipe_), 1);
+  const int64_t in_a_step = std::max<int64_t>(recipe_.train.batch / pieces_of(recipe_), 1);
   return is_limited ? std::min(recipe_.evaluate.batch, in_a_step) : recipe_.evaluate.batch;
 }
 

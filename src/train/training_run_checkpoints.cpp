@@ -101,11 +101,10 @@ void TrainingRun::take_state_of(int donor) {
   point_ = resume_point_from(texts[static_cast<size_t>(donor)]);
   if (setup_.grid->shape().stages == 1)
     parallel::FlatState(state_tensors(step_), setup_.group).broadcast(donor);
-  else if (point_.step > 0)
-    take_parts_of_checkpoint();
+  if (step_.state_is_divided() && point_.step > 0) take_parts_of_checkpoint();
 }
 
-// Each stage takes what it trains of the checkpoint that rank 0 has loaded.
+// Each worker takes what it keeps of the checkpoint that rank 0 has loaded.
 void TrainingRun::take_parts_of_checkpoint() {
   Safetensors checkpoint = std::exchange(loaded_, {});
   broadcast(checkpoint, setup_.world);
@@ -115,14 +114,15 @@ void TrainingRun::take_parts_of_checkpoint() {
 void TrainingRun::remember(Safetensors& into) {
   step_.roll_back();
   point_.spent.total += since_clocked_.restart();
-  capture(CollectedState(*setup_.model, step_), point_, {}, into);
+  capture(CollectedState(*setup_.model, step_, CollectedState::Content::everything), point_, {},
+          into);
 }
 
 // Rank 0 writes the model's weights to a file of the run's folder. Returns their digest there.
 std::string TrainingRun::write_weights(std::filesystem::path (run::RunFolder::*file)() const) {
   if (folder_ == nullptr && setup_.grid->is_whole()) return {};
   const Stopwatch stopwatch;
-  const CollectedState state(*setup_.model, step_);
+  const CollectedState state(*setup_.model, step_, CollectedState::Content::weights);
   if (folder_ != nullptr) save_weights((folder_->*file)(), state.model(), about_the_model());
   point_.spent.checkpoint += stopwatch.seconds();
   return model_sha256(state);
@@ -131,9 +131,9 @@ std::string TrainingRun::write_weights(std::filesystem::path (run::RunFolder::*f
 void TrainingRun::save_checkpoint() {
   last_checkpoint_step_ = point_.step;
   point_.spent.total += since_clocked_.restart();
-  if (!writer_ && setup_.grid->is_whole()) return;
+  if (!writer_ && !step_.state_is_divided()) return;
   const Stopwatch stopwatch;
-  const CollectedState state(*setup_.model, step_);
+  const CollectedState state(*setup_.model, step_, CollectedState::Content::everything);
   if (!writer_) return;
   capture(state, point_, about_the_model(), writer_->begin());
   writer_->write(point_.step);

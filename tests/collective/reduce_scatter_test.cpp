@@ -158,6 +158,23 @@ TEST_P(ReduceScatterOver, EndsWithWhatItsPreparationThrows) {
   EXPECT_TRUE(has(errors[0], "the gradient is missing")) << errors[0];
 }
 
+TEST_P(ReduceScatterOver, IsFollowedByAnAllGatherThatEndsWithWhatItsPreparationThrows) {
+  const auto errors = errors_of_group(2, {.timeout_seconds = 20}, [](Communicator& group) {
+    Floats values(100, static_cast<float>(group.rank()));
+    const Buffer buffer = buffer_of(values);
+    const auto fill_own = [&] { std::ranges::fill(values, 2.0F * (1 + group.rank())); };
+    group.all_gather_async(buffer, {Cargo::Kind::parameters, 3}, nullptr, fill_own).wait();
+    EXPECT_EQ(values[0], 2);
+    EXPECT_EQ(values[99], 4);
+    const auto fail = [rank = group.rank()] {
+      if (rank == 1) throw std::runtime_error("the share is missing");
+    };
+    group.all_gather_async(buffer, {Cargo::Kind::parameters, 3}, nullptr, fail).wait();
+  });
+  EXPECT_TRUE(has(errors[1], "the share is missing")) << errors[1];
+  EXPECT_TRUE(has(errors[0], "the share is missing")) << errors[0];
+}
+
 TEST_P(ReduceScatterOver, RefusesWrongTermsByItsName) {
   const auto errors = errors_of_group(2, {.timeout_seconds = 20}, [](Communicator& group) {
     Floats values(100);

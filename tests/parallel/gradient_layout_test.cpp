@@ -41,6 +41,24 @@ TEST(GradientLayout, KeepsTypesApart) {
   EXPECT_EQ(layout.buckets[1].count(), 8);
 }
 
+TEST(GradientLayout, IsDividedByRanksSoThatTheirSlicesOfABucketCoverItOnce) {
+  const std::vector<GradientSize> sizes = {
+      {3, Type::f32}, {17, Type::f32}, {1000, Type::f32}, {16, Type::f32}};
+  const GradientLayout layout = lay_out(sizes, kReversed, {.first_bytes = 1, .bytes = 128});
+  ASSERT_EQ(layout.buckets.size(), 4U);
+  for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
+    int64_t next = layout.buckets[bucket].begin / 4;
+    for (int rank = 0; rank < 5; ++rank) {
+      const Range own = slices_of_rank(layout, 5, rank)[bucket];
+      EXPECT_EQ(own.begin, next);
+      EXPECT_NEAR(static_cast<double>(own.size()),
+                  static_cast<double>(layout.buckets[bucket].count()) / 5, 1);
+      next = own.end;
+    }
+    EXPECT_EQ(next, layout.buckets[bucket].end / 4);
+  }
+}
+
 TEST(GradientLayout, RefusesBucketsOfNothing) {
   expect_bad_input([] { lay_out({}, {}, {.first_bytes = 1, .bytes = 0}); }, {"at least 1"});
 }

@@ -45,6 +45,19 @@ TEST(ShardSchedule, LeavesEachTermInItsSlot) {
     }
 }
 
+TEST(ShardSchedule, AddsPiecesOfAShardInItsSlot) {
+  const ShardSchedule whole = schedule_of(Shards::even(6, 2), 1);
+  const ShardSchedule cut = schedule_of(Shards::even(6, 2), 1, 3);
+  EXPECT_EQ(cut.slots, whole.slots);
+  ASSERT_EQ(cut.passes.size(), 3 * whole.passes.size());
+  for (size_t i = 0; i < cut.passes.size(); ++i) {
+    const ShardSchedule::Pass& of_shard = whole.passes[i / 3];
+    EXPECT_EQ(cut.passes[i].slot, of_shard.slot);
+    EXPECT_EQ(cut.passes[i].adds, i % 3 > 0);
+    EXPECT_EQ(cut.passes[i].folds.size(), i % 3 == 2 ? of_shard.folds.size() : 0);
+  }
+}
+
 TEST(ShardSchedule, NeedsOneSlotMoreThanTheLogarithm) {
   EXPECT_EQ(schedule_of(Shards::even(8, 1), 0).slots, 4);
   EXPECT_EQ(schedule_of(Shards::even(8, 8), 3).slots, 1);

@@ -131,6 +131,20 @@ TEST(Memory, ThatTheModelAloneExceedsIsRefusedWithItsPartsAndHowManyDevicesWould
   }
 }
 
+TEST(Memory, OfAnOptimizerWhoseStateIsDividedIsThatOfAShare) {
+  const torch::nn::Linear model(10, 8);
+  Recipe recipe;
+  recipe.optimizer.name = "adamw";
+  const collective::Shards shards = collective::Shards::even(8, 4);
+  const MemoryNeeds whole = memory_needs(*model, recipe, shards, 0);
+  EXPECT_EQ(whole.optimizer, 2 * 88 * 4);
+  recipe.parallel.zero = true;
+  const MemoryNeeds divided = memory_needs(*model, recipe, shards, 0);
+  EXPECT_EQ(divided.optimizer, whole.optimizer / 4);
+  EXPECT_EQ(divided.parameters, whole.parameters);
+  EXPECT_EQ(divided.gradients, whole.gradients);
+}
+
 TEST(Memory, ThatFitsIsFoundFromAPassThatNeedsAConstantAndSomethingForEachSample) {
   MemoryAccount account("cpu", 1000);
   account.take(100, MemoryUse::parameters);

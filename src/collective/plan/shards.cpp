@@ -49,6 +49,12 @@ Shards Shards::even(int64_t shards, int world) {
   return Shards(std::move(bounds));
 }
 
+Shards Shards::cut(int64_t pieces) const {
+  std::vector<int64_t> bounds = bounds_;
+  for (int64_t& bound : bounds) bound *= pieces;
+  return Shards(std::move(bounds));
+}
+
 Shards::Shards(std::vector<int64_t> bounds) : bounds_(std::move(bounds)) {
   const bool grow =
       std::adjacent_find(bounds_.begin(), bounds_.end(), std::greater_equal<>()) == bounds_.end();

@@ -43,6 +43,9 @@ class Shards {
   /// Rank r owns shards bounds[r] .. bounds[r+1]-1. Throws BadInput unless bounds grow from 0.
   explicit Shards(std::vector<int64_t> bounds);
 
+  /// Every shard cut into so many, which its rank owns.
+  Shards cut(int64_t pieces) const;
+
   int world_size() const { return static_cast<int>(bounds_.size()) - 1; }
   /// The number of shards of all ranks together, which is what a mean divides by.
   int64_t count() const { return bounds_.back(); }

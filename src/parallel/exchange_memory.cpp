@@ -1,4 +1,4 @@
-#include "parallel/gradient_memory.h"
+#include "parallel/exchange_memory.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
@@ -31,14 +31,14 @@ at::Tensor view_in(const at::Tensor& bytes, int64_t begin, const at::Tensor& lik
   return placed(bytes, begin, type, like.sizes(), dense ? like.strides() : at::IntArrayRef());
 }
 
-GradientMemory::GradientMemory(c10::Device device, int64_t bytes_per_slot, int slots,
+ExchangeMemory::ExchangeMemory(c10::Device device, MemoryUse use, int64_t bytes_per_slot, int slots,
                                collective::Communicator& group)
     : bytes_per_slot_(bytes_per_slot),
       group_(group),
+      is_carried_(is_carried(device, group)),
       host_(group.allocate(static_cast<size_t>(bytes_per_slot * slots))),
-      charge_(device.is_cpu() ? cpu_account() : nullptr, bytes_per_slot * slots,
-              MemoryUse::gradients) {
-  const MemoryScope scope(MemoryUse::gradients);
+      charge_(device.is_cpu() ? cpu_account() : nullptr, bytes_per_slot * slots, use) {
+  const MemoryScope scope(use);
   const auto bytes = at::TensorOptions(at::kByte);
   const auto pinned = device.is_cpu() ? nullptr : pin_memory(host_.data.get(), device);
   on_host_ = at::from_blob(
@@ -48,12 +48,12 @@ GradientMemory::GradientMemory(c10::Device device, int64_t bytes_per_slot, int s
   if (!device.is_cpu()) copies_ = another_stream(device);
 }
 
-at::Tensor GradientMemory::vector(const Part& part, at::ScalarType type) const {
+at::Tensor ExchangeMemory::vector(const Part& part, at::ScalarType type) const {
   const auto size = static_cast<int64_t>(c10::elementSize(type));
   return placed(all_, begin_of(part), type, {(part.end - part.begin) / size});
 }
 
-void GradientMemory::add(const Part& into, const Part& from, Type type) const {
+void ExchangeMemory::add(const Part& into, const Part& from, Type type) const {
   if (!on_host()) {
     vector(into, scalar_type(type)).add_(vector(from, scalar_type(type)));
     return;
@@ -63,17 +63,16 @@ void GradientMemory::add(const Part& into, const Part& from, Type type) const {
                                              static_cast<size_t>(into.end - into.begin));
 }
 
-at::Tensor GradientMemory::bytes_of(const at::Tensor& all, int64_t begin, const Part& part) {
+at::Tensor ExchangeMemory::bytes_of(const at::Tensor& all, int64_t begin, const Part& part) {
   return all.slice(0, begin, begin + part.end - part.begin);
 }
 
-GradientMemory::Staged GradientMemory::stage(const std::vector<Part>& parts) const {
+ExchangeMemory::Staged ExchangeMemory::stage(const std::vector<Part>& parts) const {
   Staged staged;
-  std::byte* const base =
-      is_carried() ? static_cast<std::byte*>(all_.data_ptr()) : host_.data.get();
+  std::byte* const base = is_carried_ ? static_cast<std::byte*>(all_.data_ptr()) : host_.data.get();
   for (const Part& part : parts) staged.data.push_back(base + begin_of(part));
-  if (is_carried()) staged.place = transport::Place::device;
-  if (on_host() || is_carried()) return staged;
+  if (is_carried_) staged.place = transport::Place::device;
+  if (on_host() || is_carried_) return staged;
   record_event(current_stream(all_.device()))->block(*copies_);
   {
     const c10::StreamGuard on_copies(*copies_);
@@ -90,8 +89,8 @@ GradientMemory::Staged GradientMemory::stage(const std::vector<Part>& parts) con
   return staged;
 }
 
-void GradientMemory::take_back(const Part& part) const {
-  if (!on_host() && !is_carried())
+void ExchangeMemory::take_back(const Part& part) const {
+  if (!on_host() && !is_carried_)
     bytes_of(all_, begin_of(part), part)
         .copy_(bytes_of(on_host_, begin_of(part), part), /*non_blocking=*/true);
 }

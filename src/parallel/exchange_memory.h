@@ -20,19 +20,20 @@ namespace lockstep::parallel {
 at::Tensor view_in(const at::Tensor& bytes, int64_t begin, const at::Tensor& like,
                    at::ScalarType type);
 
-/// Contiguous memory on a model's device for the gradients of a step: some *slots* of equal size,
-/// each for the gradients of one or more shards. Workers add gradients in host memory, unless their
-/// transport carries the device's: a slot's bytes are copied to the host, on a stream of their own
-/// while the device goes on, and back.
-class GradientMemory {
+/// Contiguous memory on a model's device for what workers exchange: some *slots* of equal size,
+/// each for the gradients of one or more shards, or one for the parameters. Workers exchange it in
+/// host memory, unless their transport carries the device's: a slot's bytes are copied to the host,
+/// on a stream of their own while the device goes on, and back.
+class ExchangeMemory {
  public:
-  GradientMemory(c10::Device device, int64_t bytes_per_slot, int slots,
+  /// Zeros, which are counted as `use`.
+  ExchangeMemory(c10::Device device, MemoryUse use, int64_t bytes_per_slot, int slots,
                  collective::Communicator& group);
 
   /// A part of a slot, in bytes.
   struct Part {
     int slot = 0;
-    int64_t begin = 0;  ///< a multiple of 64
+    int64_t begin = 0;
     int64_t end = 0;
   };
 
@@ -64,12 +65,12 @@ class GradientMemory {
 
  private:
   bool on_host() const { return all_.device().is_cpu(); }
-  bool is_carried() const { return !on_host() && group_.transport().device() != nullptr; }
   int64_t begin_of(const Part& part) const { return part.slot * bytes_per_slot_ + part.begin; }
   static at::Tensor bytes_of(const at::Tensor& all, int64_t begin, const Part& part);
 
   const int64_t bytes_per_slot_;
   collective::Communicator& group_;
+  const bool is_carried_;              ///< the device's memory, by the transport
   transport::Memory host_;             ///< the slots themselves, or where they are copied to
   const MemoryCharge charge_;          ///< for slots in the transport's memory
   at::Tensor all_;                     ///< as bytes, slot after slot

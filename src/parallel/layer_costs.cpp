@@ -1,0 +1,113 @@
+// Each layer is computed several times, of which the fastest counts, and the first for memory: it
+// is the one after which kernels keep what they have prepared.
+#include "parallel/layer_costs.h"
+
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "device/memory_account.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr int kRounds = 3;
+
+// Inputs of a layer, without history.
+Tensors leaves_of(const Tensors& tensors) {
+  std::vector<Tensors::Item> leaves;
+  for (const auto& [name, tensor] : tensors)
+    leaves.emplace_back(name, tensor.detach().set_requires_grad(tensor.is_floating_point()));
+  return Tensors(std::move(leaves));
+}
+
+int64_t bytes_of(const Tensors& tensors) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+void go_backward(const Tensors& outputs) {
+  torch::autograd::variable_list roots, gradients;
+  for (const auto& [name, output] : outputs) {
+    if (!output.requires_grad()) continue;
+    roots.push_back(output);
+    gradients.push_back(torch::ones_like(output));
+  }
+  if (!roots.empty()) torch::autograd::backward(roots, gradients);
+}
+
+DeviceMemory memory_now() {
+  const MemoryAccount* const account = cpu_account();
+  return account == nullptr ? DeviceMemory() : account->figures();
+}
+
+// Returns the layer's outputs.
+Tensors pass_through(const ModelPart& layer, const Tensors& inputs, pipeline::LayerCost& cost) {
+  if (MemoryAccount* const account = cpu_account()) account->forget_peak();
+  const DeviceMemory before = memory_now();
+  const Stopwatch stopwatch;
+  Tensors outputs = layer.forward(inputs);
+  const int64_t after_forward = memory_now().in_use;
+  go_backward(outputs);
+  cost.seconds = stopwatch.seconds();
+  const DeviceMemory after = memory_now();
+  cost.inputs = bytes_of(inputs);
+  cost.state = after.now[MemoryUse::workspace] - before.now[MemoryUse::workspace];
+  cost.held = std::max<int64_t>(after_forward - before.in_use - cost.state, 0);
+  cost.working = std::max<int64_t>(after.peak - before.in_use - cost.state - cost.held, 0);
+  return outputs;
+}
+
+// Keeps a model's buffers and gradients from what is done meanwhile.
+class KeptAsItIs {
+ public:
+  explicit KeptAsItIs(SequentialModel& model) : model_(model), training_(model.is_training()) {
+    for (const torch::Tensor& buffer : model.buffers()) buffers_.push_back(buffer.clone());
+    for (const torch::Tensor& parameter : model.parameters())
+      gradients_.push_back(std::exchange(parameter.mutable_grad(), torch::Tensor()));
+    model.train();
+  }
+  KeptAsItIs(const KeptAsItIs&) = delete;
+  KeptAsItIs& operator=(const KeptAsItIs&) = delete;
+  ~KeptAsItIs() {
+    const torch::NoGradGuard no_grad;
+    model_.train(training_);
+    for (size_t i = 0; i < buffers_.size(); ++i) model_.buffers()[i].copy_(buffers_[i]);
+    for (size_t i = 0; i < gradients_.size(); ++i)
+      model_.parameters()[i].mutable_grad() = gradients_[i];
+  }
+
+ private:
+  SequentialModel& model_;
+  const bool training_;
+  std::vector<torch::Tensor> buffers_, gradients_;
+};
+
+}  // namespace
+
+std::vector<pipeline::LayerCost> measure_layers(const std::shared_ptr<SequentialModel>& model,
+                                                const Tensors& inputs, Activations activations) {
+  const MemoryScope scope(MemoryUse::activations);
+  const KeptAsItIs kept(*model);
+  std::vector<pipeline::LayerCost> costs(model->layers().size());
+  for (int round = 0; round < kRounds; ++round) {
+    Tensors x = inputs;
+    for (size_t i = 0; i < costs.size(); ++i) {
+      const auto number = static_cast<int64_t>(i);
+      const ModelPart layer(model, {number, number + 1}, activations);
+      pipeline::LayerCost cost;
+      x = pass_through(layer, i == 0 ? x : leaves_of(x), cost);
+      if (round == 0)
+        costs[i] = cost;
+      else
+        costs[i].seconds = std::min(costs[i].seconds, cost.seconds);
+    }
+  }
+  return costs;
+}
+
+}  // namespace lockstep::parallel
