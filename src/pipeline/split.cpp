@@ -63,36 +63,144 @@ std::vector<Range> parse_split(const std::string& text, const std::vector<std::s
   return split;
 }
 
-std::vector<Range> balanced_split(const std::vector<double>& costs, int parts) {
+namespace {
+
+// The cost of a part, to which layers are added from its last to its first.
+struct PartCost {
+  double seconds = 0;
+  int64_t state = 0;
+  int64_t held = 0;    ///< without the inputs of its first layer
+  int64_t inputs = 0;  ///< of its first layer
+  int64_t working = 0;
+
+  void add(const LayerCost& layer) {
+    seconds += layer.seconds;
+    state += layer.state;
+    held += layer.held;
+    inputs = layer.inputs;
+    working = std::max(working, layer.working);
+  }
+  int64_t bytes(int64_t in_flight) const { return state + in_flight * (held + inputs) + working; }
+};
+
+PartCost cost_of(const std::vector<LayerCost>& layers, Range part) {
+  PartCost cost;
+  for (int64_t i = part.end; i-- > part.begin;) cost.add(layers[static_cast<size_t>(i)]);
+  return cost;
+}
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// The split whose dearest part has the lowest price, by `price(part, cost)`; nothing if every split
+// has a part that costs kNever.
+template <typename Price>
+std::optional<std::vector<Range>> cheapest_split(const std::vector<LayerCost>& costs, int parts,
+                                                 const Price& price) {
   const size_t layers = costs.size();
   require_enough_layers(layers, parts);
-  // highest[p][n]: the highest cost of a part if the first n layers are divided into p + 1 parts,
-  // of which the last begins with layer begins[p][n].
+  // highest[p][n]: the price of the dearest part if the first n layers are divided into p + 1
+  // parts, of which the last begins with layer begins[p][n].
   const auto rows = static_cast<size_t>(parts);
-  constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> highest(rows, std::vector<double>(layers + 1, kNever));
   std::vector<std::vector<size_t>> begins(rows, std::vector<size_t>(layers + 1));
-  double sum = 0;
-  for (size_t n = 1; n <= layers; ++n) highest[0][n] = sum += costs[n - 1];
-  for (size_t p = 1; p < rows; ++p)
+  for (size_t p = 0; p < rows; ++p)
     for (size_t n = p + 1; n <= layers; ++n) {
-      double last = 0;
+      PartCost last;
       for (size_t begin = n; begin-- > p;) {
-        last += costs[begin];
-        const double cost = std::max(highest[p - 1][begin], last);
-        if (cost > highest[p][n]) continue;
-        highest[p][n] = cost;
+        last.add(costs[begin]);
+        if (p == 0 && begin > 0) continue;
+        const double before = p == 0 ? 0 : highest[p - 1][begin];
+        const double dearest = std::max(before, price(p, last));
+        if (dearest > highest[p][n]) continue;
+        highest[p][n] = dearest;
         begins[p][n] = begin;
       }
     }
+  if (highest.back().back() == kNever) return std::nullopt;
   std::vector<Range> split(rows);
   size_t end = layers;
   for (size_t p = rows; p-- > 0;) {
-    const size_t begin = p == 0 ? 0 : begins[p][end];
-    split[p] = {static_cast<int64_t>(begin), static_cast<int64_t>(end)};
-    end = begin;
+    split[p] = {static_cast<int64_t>(begins[p][end]), static_cast<int64_t>(end)};
+    end = begins[p][end];
   }
   return split;
+}
+
+// By part: how many micro-batches are in flight at once.
+std::vector<int64_t> in_flight_by_part(const PipelineSchedule& schedule) {
+  std::vector<int64_t> now(static_cast<size_t>(schedule.shape.parts())), most = now;
+  for (const auto& actions : schedule.actions)
+    for (const Action& action : actions) {
+      const auto part = static_cast<size_t>(action.part);
+      if (action.kind == Action::Kind::forward) most[part] = std::max(most[part], ++now[part]);
+      if (action.kind == Action::Kind::backward) --now[part];
+    }
+  return most;
+}
+
+}  // namespace
+
+std::vector<Range> balanced_split(const std::vector<double>& costs, int parts) {
+  std::vector<LayerCost> layers;
+  for (const double cost : costs) layers.push_back({.seconds = cost});
+  return *cheapest_split(layers, parts, [](size_t, const PartCost& part) { return part.seconds; });
+}
+
+std::vector<int64_t> bytes_of_stages(const std::vector<LayerCost>& layers,
+                                     const std::vector<Range>& split,
+                                     const PipelineSchedule& schedule) {
+  std::vector<PartCost> parts;
+  for (const Range part : split) parts.push_back(cost_of(layers, part));
+  std::vector<int64_t> bytes;
+  for (size_t stage = 0; stage < schedule.actions.size(); ++stage) {
+    int64_t always = 0, working = 0, held = 0, most_held = 0;
+    for (size_t p = stage; p < parts.size(); p += schedule.actions.size()) {
+      always += parts[p].state;
+      working = std::max(working, parts[p].working);
+    }
+    for (const Action& action : schedule.actions[stage]) {
+      const PartCost& part = parts[static_cast<size_t>(action.part)];
+      if (action.kind == Action::Kind::forward) held += part.held + part.inputs;
+      most_held = std::max(most_held, held);
+      if (action.kind == Action::Kind::backward) held -= part.held + part.inputs;
+    }
+    bytes.push_back(always + most_held + working);
+  }
+  return bytes;
+}
+
+FittedSplit fitted_split(const std::vector<LayerCost>& layers, const PipelineSchedule& schedule,
+                         int64_t limit) {
+  const int parts = schedule.shape.parts();
+  const auto fits = [&](const std::vector<Range>& split) {
+    return limit == 0 || std::ranges::max(bytes_of_stages(layers, split, schedule)) <= limit;
+  };
+  const auto balanced =
+      cheapest_split(layers, parts, [](size_t, const PartCost& part) { return part.seconds; });
+  if (fits(*balanced)) return {*balanced};
+  const std::vector<int64_t> in_flight = in_flight_by_part(schedule);
+  const int64_t share = limit / schedule.shape.parts_per_stage;
+  const auto within = cheapest_split(layers, parts, [&](size_t p, const PartCost& part) {
+    return part.bytes(in_flight[p]) <= share ? part.seconds : kNever;
+  });
+  if (within) return {*within};
+  const auto smallest = cheapest_split(layers, parts, [&](size_t p, const PartCost& part) {
+    return static_cast<double>(part.bytes(in_flight[p]));
+  });
+  return {*smallest, fits(*smallest)};
+}
+
+std::optional<int> stages_that_fit(const std::vector<LayerCost>& layers,
+                                   const PipelineScheduleRow& row, PipelineShape shape,
+                                   int64_t limit) {
+  const auto most = static_cast<int>(layers.size()) / shape.parts_per_stage;
+  for (shape.stages = 1; shape.stages <= most; ++shape.stages) {
+    try {
+      if (fitted_split(layers, make_schedule(row, shape), limit).fits) return shape.stages;
+    } catch (const BadInput&) {  // a number of stages that the schedule cannot have
+    }
+  }
+  return std::nullopt;
 }
 
 std::string to_text(const std::vector<Range>& split) {

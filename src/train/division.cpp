@@ -1,96 +1,154 @@
 #include "train/division.h"
 
-#include <torch/csrc/autograd/autograd.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/units.h"
 #include "data/loader.h"
+#include "lockstep/device_memory.h"
+#include "parallel/layer_costs.h"
 #include "parallel/model_part.h"
-#include "pipeline/split.h"
 #include "train/batch_tensors.h"
+#include "train/make_model.h"
+#include "train/memory.h"
+#include "train/placement.h"
 
 namespace lockstep::train {
 namespace {
 
-constexpr int kRounds = 3;  ///< of which each layer's fastest counts
+using nlohmann::json;
+using parallel::Activations;
+using pipeline::LayerCost;
+using pipeline::PipelineSchedule;
 
-// Inputs of a layer, without history.
-Tensors leaves_of(const Tensors& tensors) {
-  std::vector<Tensors::Item> leaves;
-  for (const auto& [name, tensor] : tensors)
-    leaves.emplace_back(name, tensor.detach().set_requires_grad(tensor.is_floating_point()));
-  return Tensors(std::move(leaves));
+Activations activations_of(const Recipe& recipe) {
+  return recipe.parallel.recompute ? Activations::recomputed : Activations::kept;
 }
 
-// A layer's forward and backward pass. Returns its outputs.
-Tensors pass_through(const ModelLayer& layer, const Tensors& inputs) {
-  const Tensors outputs = layer.forward(inputs);
-  torch::autograd::variable_list roots, gradients;
-  for (const auto& [name, output] : outputs) {
-    if (!output.requires_grad()) continue;
-    roots.push_back(output);
-    gradients.push_back(torch::ones_like(output));
+// The limit of each stage; 0 if there is none, or if all stages have one together: on the CPU of
+// one worker.
+int64_t limit_of_stage(const Recipe& recipe, const parallel::Grid& grid) {
+  return grid.is_whole() && recipe.device.kind == "cpu" ? 0 : memory_limit(recipe);
+}
+
+PipelineSchedule schedule_for(const Recipe& recipe, const parallel::Grid& grid) {
+  pipeline::PipelineShape shape = grid.shape();
+  shape.micro_batches = static_cast<int>(slice(shards_of(recipe), grid.pipelines(), 0).size() *
+                                         recipe.train.accumulate);
+  return make_schedule(pipeline::pipeline_schedules().at(recipe.parallel.schedule), shape);
+}
+
+// Samples on other devices than the CPU: the batch that is computed and the next one.
+int64_t bytes_of_batches(const Recipe& recipe, const Batch& shard) {
+  if (recipe.device.kind == "cpu") return 0;
+  size_t bytes = 0;
+  for (const Tensors* fields : {&shard.inputs, &shard.targets})
+    for (const auto& [name, tensor] : *fields) bytes += tensor.nbytes();
+  return 2 * recipe.train.batch * static_cast<int64_t>(bytes) / shard.samples;
+}
+
+// On a model of its own, since kernels keep what they have prepared for a layer.
+std::vector<LayerCost> measured(const Recipe& recipe, const Objective& objective,
+                                const data::TrainingData& data, const parallel::Grid& grid) {
+  const std::shared_ptr<const Dataset>& samples = data.splits.train;
+  const auto model =
+      parallel::require_layers(make_model(recipe, *samples, objective), recipe.model.name);
+  const int64_t shard = std::max<int64_t>(recipe.train.batch / pieces_of(recipe), 1);
+  data::Loader loader(samples, {.batch = shard, .order = data::SampleOrder::sequential});
+  const data::LoadedBatch& loaded = loader.next();
+  const Batch batch = to_tensors(loaded, samples->fields(), {0, loaded.whole}, c10::kCPU);
+  if (memory_limit(recipe) > 0) limit_cpu_memory(0);  // counts it, if nobody did
+  std::vector<LayerCost> costs =
+      parallel::measure_layers(model, batch.inputs, activations_of(recipe));
+  const auto shards = collective::Shards::even(shards_of(recipe), grid.pipelines());
+  for (size_t i = 0; i < costs.size(); ++i) {
+    const auto number = static_cast<int64_t>(i);
+    const parallel::ModelPart layer(model, {number, number + 1});
+    costs[i].state += memory_needs(layer.module(), recipe, shards, 0).sum();
   }
-  if (!roots.empty()) torch::autograd::backward(roots, gradients);
-  return outputs;
+  costs.front().state += bytes_of_batches(recipe, batch);
+  return costs;
+}
+
+// As text, to send it to the other workers.
+std::string to_text(const std::vector<LayerCost>& costs) {
+  json rows = json::array();
+  for (const LayerCost& cost : costs)
+    rows.push_back({cost.seconds, cost.state, cost.inputs, cost.held, cost.working});
+  return rows.dump();
+}
+
+std::vector<LayerCost> costs_from(const std::string& text) {
+  std::vector<LayerCost> costs;
+  for (const json& row : json::parse(text))
+    costs.push_back({row[0], row[1], row[2], row[3], row[4]});
+  return costs;
+}
+
+std::string described(const std::vector<int64_t>& bytes) {
+  std::vector<std::string> texts;
+  for (const int64_t each : bytes) texts.push_back(format_bytes(each));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string advice_for(const Recipe& recipe, const std::vector<Range>& chosen,
+                       const std::vector<LayerCost>& costs, const PipelineSchedule& schedule,
+                       int64_t limit) {
+  constexpr const char* kLess =
+      "more shards or pieces (train.shards, train.accumulate) or parallel.recompute would need "
+      "less memory";
+  if (limit == 0) return fmt::format(": more stages, another --split, {}", kLess);
+  const auto& row = pipeline::pipeline_schedules().at(recipe.parallel.schedule);
+  const auto [split, fits] = pipeline::fitted_split(costs, schedule, limit);
+  if (fits && split != chosen)
+    return fmt::format(": --split {} would fit, with about {} by stage", pipeline::to_text(split),
+                       described(bytes_of_stages(costs, split, schedule)));
+  if (fits)
+    return fmt::format(": stages were measured to need about {}; {}",
+                       described(bytes_of_stages(costs, split, schedule)), kLess);
+  const auto stages = pipeline::stages_that_fit(costs, row, schedule.shape, limit);
+  const std::string none =
+      fmt::format(": no --split into {} would fit", plural(schedule.shape.stages, "stage"));
+  if (stages) return fmt::format("{}, but --stages {} would; {}", none, *stages, kLess);
+  return fmt::format("{}, nor would any number of stages; {}", none, kLess);
 }
 
 }  // namespace
 
-std::vector<double> measure_layers(const Recipe& recipe, SequentialModel& model,
-                                   const data::TrainingData& data) {
-  const std::shared_ptr<const Dataset>& samples = data.splits.train;
-  const int64_t shard = std::max<int64_t>(recipe.train.batch / slices_of(recipe), 1);
-  data::Loader loader(samples, {.batch = shard, .order = data::SampleOrder::sequential});
-  const data::LoadedBatch& loaded = loader.next();
-  const Batch batch = to_tensors(loaded, samples->fields(), {0, loaded.whole}, c10::kCPU);
-  std::vector<torch::Tensor> buffers;
-  for (const torch::Tensor& buffer : model.buffers()) buffers.push_back(buffer.clone());
-  std::vector<double> seconds(model.layers().size(), 1e9);
-  model.train();
-  for (int round = 0; round < kRounds; ++round) {
-    Tensors x = batch.inputs;
-    for (size_t i = 0; i < seconds.size(); ++i) {
-      const Tensors inputs = i == 0 ? x : leaves_of(x);
-      const Stopwatch stopwatch;
-      x = pass_through(model.layers()[i], inputs);
-      seconds[i] = std::min(seconds[i], stopwatch.seconds());
-    }
-  }
-  const torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < buffers.size(); ++i) model.buffers()[i].copy_(buffers[i]);
-  for (const torch::Tensor& parameter : model.parameters()) parameter.mutable_grad().reset();
-  return seconds;
-}
-
-std::vector<Range> divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
-                          const data::TrainingData& data, World& world) {
-  const int parts = pipeline_shape(recipe).parts();
+Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
+                const Objective& objective, const data::TrainingData& data,
+                const parallel::Grid& grid, World& world) {
+  const int parts = grid.shape().parts();
   if (parts == 1 && !recipe.parallel.recompute) return {};
   const auto sequential = parallel::require_layers(model, recipe.model.name);
   const auto layers = static_cast<int64_t>(sequential->layers().size());
   std::vector<std::string> names;
   for (const ModelLayer& layer : sequential->layers()) names.push_back(layer.name);
   pipeline::require_enough_layers(names.size(), parts);
-  std::string split = recipe.parallel.split;
-  if (split.empty() && parts > 1) {
-    if (world.rank() == 0)
-      split = pipeline::to_text(
-          pipeline::balanced_split(measure_layers(recipe, *sequential, data), parts));
-    split = world.broadcast(split);
+  Division division{.layers = {{0, layers}}};
+  if (parts > 1) {
+    const std::string& by_hand = recipe.parallel.split;
+    if (!by_hand.empty()) division.layers = pipeline::parse_split(by_hand, names, parts);
+    const int64_t limit = limit_of_stage(recipe, grid);
+    std::vector<LayerCost> costs;
+    if (by_hand.empty() || limit > 0)
+      costs = costs_from(world.broadcast(
+          world.rank() == 0 ? to_text(measured(recipe, objective, data, grid)) : ""));
+    const PipelineSchedule schedule = schedule_for(recipe, grid);
+    if (by_hand.empty()) division.layers = fitted_split(costs, schedule, limit).split;
+    division.advice = advice_for(recipe, division.layers, costs, schedule, limit);
   }
-  std::vector<Range> divided = {{0, layers}};
-  if (parts > 1) divided = pipeline::parse_split(split, names, parts);
-  parallel::check_parts(*sequential, divided);
+  parallel::check_parts(*sequential, division.layers);
   if (recipe.parallel.recompute) {  // each layer's gradients are complete when it is computed again
     std::vector<Range> apart;
     for (int64_t i = 0; i < layers; ++i) apart.push_back({i, i + 1});
     parallel::check_parts(*sequential, apart);
   }
-  return divided;
+  return division;
 }
 
 }  // namespace lockstep::train

@@ -1,24 +1,32 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/range.h"
 #include "data/training_data.h"
+#include "lockstep/objective.h"
 #include "lockstep/sequential_model.h"
 #include "lockstep/world.h"
+#include "parallel/grid.h"
 #include "recipe/recipe.h"
 
 namespace lockstep::train {
 
-/// The layers of each of the parts into which the recipe divides a model: by parallel.split, or so
-/// that parts take equally long, for which rank 0 measures layers on samples. Nothing if the model
-/// is not divided. Collective. Throws BadInput for a model or a split that cannot be.
-std::vector<Range> divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
-                          const data::TrainingData& data, World& world);
+/// How a model is divided into parts.
+struct Division {
+  std::vector<Range> layers = {};  ///< by part; none if the model is not divided
+  /// What would fit where a stage needs more memory than its device has: ": --split 4 would fit".
+  /// If memory is not limited, what needs less.
+  std::string advice = {};
+};
 
-/// By layer: seconds of a forward and backward pass over the samples of a shard.
-std::vector<double> measure_layers(const Recipe& recipe, SequentialModel& model,
-                                   const data::TrainingData& data);
+/// Divides a model as the recipe says: by parallel.split, or so that parts take equally long and
+/// fit their devices, for which rank 0 measures layers on samples. Collective. Throws BadInput for
+/// a model or a split that cannot be.
+Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
+                const Objective& objective, const data::TrainingData& data,
+                const parallel::Grid& grid, World& world);
 
 }  // namespace lockstep::train

@@ -4,41 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/small_training.h"
-#include "lockstep_command.h"
-#include "temporary_folder.h"
+#include "cli/small_runs.h"
 
 namespace lockstep::cli {
 namespace {
 
-class Stages : public ::testing::Test {
- protected:
-  Stages() { write_images(folder_.path(), 60); }
-
-  CommandResult train(const std::string& out, const Words& flags) const {
-    Words words = {"--shards", "6", "--epochs", "2"};
-    words.insert(words.end(), flags.begin(), flags.end());
-    return lockstep_command(train_on(folder_.path(), out, words));
-  }
-
-  nlohmann::json result(const std::string& out, const Words& flags) const {
-    const CommandResult outcome = train(out, flags);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    return outcome.exit_code != 0 ? nlohmann::json() : nlohmann::json::parse(outcome.out);
-  }
-  std::string digest(const std::string& out, const Words& flags) const {
-    const nlohmann::json end = result(out, flags);
-    return end.is_null() ? "" : end.value("model_sha256", "");
-  }
-
-  bool refuses(const Words& flags, const std::string& why) const {
-    const CommandResult outcome = train("refused", flags);
-    EXPECT_NE(outcome.err.find(why), std::string::npos) << outcome.err;
-    return outcome.exit_code == 2;
-  }
-
-  TemporaryFolder folder_;
-};
+class Stages : public SmallRuns {};
 
 TEST_F(Stages, OfAnyNumberAndScheduleEndWithTheModelOfOneWorker) {
   const nlohmann::json alone = result("alone", {});
@@ -96,11 +67,46 @@ TEST_F(Stages, ThatComputeActivationsAgainEndWithTheSameModelInLessMemory) {
   EXPECT_LT(again["memory"]["activations"], kept["memory"]["activations"]);
   Words staged = {"--workers", "2", "--stages", "2"};
   staged.insert(staged.end(), recompute.begin(), recompute.end());
-  EXPECT_EQ(digest("staged", staged), kept["model_sha256"]);
+  EXPECT_EQ(digest("staged", staged), kept["model_sha256"].get<std::string>());
   Words dropping = {"--model", "convnet"};
   const std::string dropped = digest("dropped", dropping);
   dropping.insert(dropping.end(), recompute.begin(), recompute.end());
   EXPECT_EQ(digest("dropped-again", dropping), dropped);
+}
+
+TEST_F(Stages, HoldFewerActivationsWith1f1bThanWithGpipe) {
+  const auto memory = [&](const std::string& out, Words flags) {
+    flags.insert(flags.end(), {"--set", "train.batch=16", "--set", "train.shards=8", "--set",
+                               "evaluate.batch=1", "--set", "train.kernels=torch"});
+    return result(out, flags)["memory_by_stage"];
+  };
+  for (const std::string kind : {"cpu", "virtual"})
+    for (const std::string stages : {"2", "4"}) {
+      Words flags = {"--stages", stages,    "--device",
+                     kind,       "--split", stages == "2" ? "5" : "3,6,9"};
+      if (kind == "cpu") flags.insert(flags.end(), {"--workers", stages});
+      const auto with = [&](const std::string& schedule) {
+        Words all = flags;
+        all.insert(all.end(), {"--schedule", schedule});
+        return memory(kind + stages + schedule, all);
+      };
+      const nlohmann::json frugal = with("1f1b"), greedy = with("gpipe");
+      ASSERT_EQ(frugal.size(), std::stoul(stages));
+      const auto of_first = [](const nlohmann::json& by_stage, const char* use) {
+        return by_stage[0][use].get<double>();
+      };
+      // In flight are 2 or 4 micro-batches of 8; the backward pass needs some memory, too.
+      EXPECT_LT(of_first(frugal, "activations"),
+                (stages == "2" ? 0.4 : 0.7) * of_first(greedy, "activations"))
+          << kind << stages;
+      for (size_t stage = 0; stage < greedy.size(); ++stage) {
+        EXPECT_EQ(greedy[stage]["stages"], nlohmann::json({stage}));
+        // What is received and held is not `other`: with 8 micro-batches that would be more.
+        EXPECT_LT(greedy[stage]["other"].get<int64_t>(),
+                  greedy[stage]["activations"].get<int64_t>() / 8)
+            << kind << greedy[stage];
+      }
+    }
 }
 
 TEST_F(Stages, MayBeOthersWhenARunIsResumed) {
@@ -129,16 +135,49 @@ TEST_F(Stages, ThatCannotBeAreRefused) {
   EXPECT_TRUE(refuses({"--workers", "14", "--stages", "2"}, "7 pipelines of 2 stages"));
 }
 
-TEST_F(Stages, WithTooLittleMemorySayWhichAndWhatNeedsLess) {
-  const CommandResult model = train(
-      "model", {"--workers", "2", "--stages", "2", "--device-memory", "100KiB", "--split", "9"});
-  EXPECT_EQ(model.exit_code, 1);
-  EXPECT_NE(model.err.find("which computes stage"), std::string::npos) << model.err;
-  const CommandResult step =
-      train("step", {"--workers", "2", "--stages", "2", "--device-memory", "3MiB", "--split", "9"});
-  EXPECT_EQ(step.exit_code, 1);
-  EXPECT_NE(step.err.find("which computes stage 0 (layers conv1 to layer3.1)"), std::string::npos)
-      << step.err;
+TEST_F(Stages, AreDividedSoThatTheyFitTheirDevices) {
+  const Words memory = {"--set", "train.batch=16",    "--set", "train.shards=8",
+                        "--set", "evaluate.batch=1",  "--set", "train.kernels=torch",
+                        "--set", "device.memory=5MiB"};
+  const auto with = [&](Words flags) {
+    flags.insert(flags.end(), memory.begin(), memory.end());
+    return flags;
+  };
+  const Words two = {"--workers", "2", "--stages", "2"};
+  const Words devices = {"--stages", "2", "--device", "virtual"};
+  for (const Words& stages : {two, devices}) {
+    const nlohmann::json fitted = result("fitted-" + stages.front(), with(stages));
+    for (const nlohmann::json& each : fitted["memory_by_stage"])
+      EXPECT_LE(each["peak"].get<int64_t>(), 5 << 20) << each;
+    // Before the first step, and in it.
+    for (const std::string split : {"10", "7"}) {
+      Words by_hand = stages;
+      by_hand.insert(by_hand.end(), {"--split", split});
+      const CommandResult outcome = train("by-hand" + stages.front() + split, with(by_hand));
+      EXPECT_EQ(outcome.exit_code, 1);
+      const std::string stage =
+          split == "10" ? "stage 0 (layers conv1 to layer3.2)" : "stage 1 (layers layer3.0 to fc)";
+      for (const std::string& part :
+           {"which computes " + stage, std::string("--split 8 would fit")})
+        EXPECT_NE(outcome.err.find(part), std::string::npos) << part << ": " << outcome.err;
+    }
+  }
+}
+
+TEST_F(Stages, OfWhichNoSplitFitsSayHowManyWould) {
+  const auto error = [&](const std::string& memory) {
+    const CommandResult outcome =
+        train("limited-" + memory, {"--workers", "2", "--stages", "2", "--device-memory", memory,
+                                    "--set", "train.kernels=torch", "--split", "9"});
+    EXPECT_EQ(outcome.exit_code, 1);
+    return outcome.err;
+  };
+  const std::string some = error("3MiB");
+  EXPECT_NE(some.find("no --split into 2 stages would fit, but --stages "), std::string::npos)
+      << some;
+  const std::string none = error("100KiB");
+  EXPECT_NE(none.find("which computes stage"), std::string::npos) << none;
+  EXPECT_NE(none.find("nor would any number of stages"), std::string::npos) << none;
 }
 
 }  // namespace
