@@ -36,6 +36,7 @@ std::unique_ptr<Command> add_compare(CLI::App& parent);
 std::unique_ptr<Command> add_bench(CLI::App& parent);
 std::unique_ptr<Command> add_doctor(CLI::App& parent);
 std::unique_ptr<Command> add_matpow(CLI::App& parent);
+std::unique_ptr<Command> add_fit(CLI::App& parent);
 /// `program` holds the words after -- on the command line.
 std::unique_ptr<Command> add_run(CLI::App& parent, std::vector<std::string> program);
 

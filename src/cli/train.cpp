@@ -5,11 +5,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/tell.h"
 #include "cli/train_flags.h"
 #include "cli/train_recipe.h"
 #include "cli/train_result.h"
+#include "job/fit_job.h"
 #include "job/training_job.h"
 #include "launch/job.h"
 #include "launch/worker_process.h"
@@ -65,11 +67,35 @@ class TrainCommand final : public Command {
   TrainFlags flags_;
 };
 
+// A resumed run keeps the batch that it has.
+void take_auto_batch(TrainFlags& flags) {
+  for (KeyFlag& flag : flags.keys) {
+    if (flag.flag != "--batch" || flag.value != "auto") continue;
+    flag.value.reset();
+    flags.auto_batch = !flags.resume;
+  }
+}
+
+void choose_batch(const TrainFlags& flags, Recipe& recipe) {
+  const std::optional<launch::Job> launched = launch::job_from_environment();
+  const int workers =
+      launched ? launched->world : flags.placement.workers() * flags.placement.nodes();
+  recipe = job::with_largest_batch(
+      {.recipe = recipe, .plugins = flags.plugins, .devices = flags.placement.devices}, workers);
+  if (!launched || launched->rank == 0)
+    tell(fmt::format("--batch auto: {}, in {} of {}", recipe.train.batch,
+                     pieces_of(recipe) == 1 ? std::string("one pass")
+                                            : fmt::format("{} passes", pieces_of(recipe)),
+                     plural(recipe.train.batch / pieces_of(recipe), "sample")));
+}
+
 int TrainCommand::run() {
+  take_auto_batch(flags_);
   const ResultFormat format = flags_.json ? ResultFormat::json : ResultFormat::text;
   const bool writes = writes_folder(flags_);
   RequestedRecipe asked =
       requested_recipe(flags_, writes ? FolderAccess::here : FolderAccess::elsewhere);
+  if (flags_.auto_batch) choose_batch(flags_, asked.recipe);
   if (flags_.print_recipe) {
     fmt::print("{}", to_toml(asked.recipe));
     return 0;

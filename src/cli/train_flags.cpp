@@ -26,17 +26,6 @@ void add_elastic_flags(CLI::App& app, job::ElasticFlags& flags) {
       ->type_name("HOST:PORT");
 }
 
-void add_recipe_flags(CLI::App& app, TrainFlags& flags) {
-  app.add_option("RECIPE", flags.recipe, "a TOML file (default: convnet on fashion-mnist)")
-      ->type_name("");
-  for (KeyFlag& flag : flags.keys)
-    app.add_option(flag.flag, flag.value, flag.about)->type_name(flag.kind);
-  app.add_option("--set", flags.settings, "set any recipe key: --set optimizer.momentum=0.95")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-  add_load_flag(app, flags.plugins);
-}
-
 void add_transport_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option(
          "--transport", flags.transport,
@@ -71,6 +60,20 @@ void add_folder_flags(CLI::App& app, TrainFlags& flags) {
 }
 
 }  // namespace
+
+void add_recipe_flags(CLI::App& app, TrainFlags& flags) {
+  app.add_option("RECIPE", flags.recipe, "a TOML file (default: convnet on fashion-mnist)")
+      ->type_name("");
+  for (KeyFlag& flag : flags.keys)
+    if (flag.kind.empty())
+      app.add_flag_callback(flag.flag, [&flag] { flag.value = "true"; }, flag.about);
+    else
+      app.add_option(flag.flag, flag.value, flag.about)->type_name(flag.kind);
+  app.add_option("--set", flags.settings, "set any recipe key: --set optimizer.momentum=0.95")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  add_load_flag(app, flags.plugins);
+}
 
 void add_train_flags(CLI::App& app, TrainFlags& flags) {
   add_recipe_flags(app, flags);

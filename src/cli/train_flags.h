@@ -16,7 +16,7 @@ namespace lockstep::cli {
 struct KeyFlag {
   std::string flag;
   std::string key;
-  std::string kind;
+  std::string kind;  ///< of its value; empty: it has none, and sets the key to true
   std::string about;
   std::optional<std::string> value = {};
 };
@@ -29,7 +29,8 @@ struct TrainFlags {
       {"--objective", "objective.name", "NAME",
        "loss and metrics: an objective of `lockstep list objectives`"},
       {"--weights", "model.weights", "FILE", "start from these weights (safetensors)"},
-      {"--batch", "train.batch", "N", "samples per step, over all workers"},
+      {"--batch", "train.batch", "N",
+       "samples per step, over all workers; auto: as many as fit into --device-memory"},
       {"--shards", "train.shards", "N", "equal parts of a batch; a worker computes one or more"},
       {"--accumulate", "train.accumulate", "N",
        "compute each shard in N pieces, one after another, to use less memory"},
@@ -45,7 +46,10 @@ struct TrainFlags {
        "the order in which stages compute: see `lockstep list pipeline-schedules`"},
       {"--split", "parallel.split", "LAYERS",
        "layers with which stages begin but the first: 3,7,9 or layer2.0,layer3.0,layer4.0"},
+      {"--zero", "parallel.zero", "",
+       "divide the optimizer's state among workers: less memory, the same result"},
   };
+  bool auto_batch = false;  ///< --batch auto: the largest that devices take
   std::vector<std::string> settings;
   std::vector<std::string> plugins;
   launch::PlacementFlags placement;
@@ -61,6 +65,9 @@ struct TrainFlags {
   std::optional<int64_t> stop_at_step;
   double silence = launch::ConnectOptions{}.silence_seconds;
 };
+
+/// Those that say what is trained: a recipe, keys of it, and plugins.
+void add_recipe_flags(CLI::App& app, TrainFlags& flags);
 
 /// All flags of `lockstep train`.
 void add_train_flags(CLI::App& app, TrainFlags& flags);

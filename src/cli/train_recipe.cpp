@@ -42,6 +42,9 @@ void make_paths_absolute(Recipe& recipe) {
 Recipe recipe_from(const TrainFlags& flags, Recipe base) {
   Recipe recipe = flags.recipe ? read_recipe(*flags.recipe) : std::move(base);
   apply_flags(recipe, flags);
+  if (flags.auto_batch)  // any that can be divided, until it is known
+    recipe.train.batch =
+        (recipe.train.shards > 0 ? recipe.train.shards : 8) * recipe.train.accumulate;
   make_paths_absolute(recipe);
   validate(recipe);
   return recipe;

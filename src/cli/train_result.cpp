@@ -63,6 +63,16 @@ std::string describe_memory(const Json& memory) {
                      memory["device"].get<std::string>(), fmt::join(uses, ", "));
 }
 
+// "stage 0 12.0 MiB, stage 1 8.0 MiB".
+std::string describe_stages(const Json& by_stage) {
+  std::vector<std::string> peaks;
+  for (const Json& figures : by_stage)
+    peaks.push_back(fmt::format("stage {} {}",
+                                fmt::join(figures["stages"].get<std::vector<int>>(), ", "),
+                                format_bytes(figures["peak"].get<int64_t>())));
+  return fmt::format("{}", fmt::join(peaks, "; "));
+}
+
 using SummaryLine = std::pair<std::string, std::string>;
 
 std::vector<SummaryLine> summary(const Json& end) {
@@ -83,6 +93,8 @@ std::vector<SummaryLine> summary(const Json& end) {
   lines.emplace_back("time", fmt::format("{}: {}", format_duration(end["seconds"]), shares(end)));
   if (const Json memory = end.value("memory", Json()); !memory.is_null())
     lines.emplace_back("memory", describe_memory(memory));
+  if (end.contains("memory_by_stage"))
+    lines.emplace_back("peaks", describe_stages(end["memory_by_stage"]));
   if (end.contains("stragglers"))
     lines.emplace_back("stragglers", end["stragglers"].get<std::string>());
   lines.emplace_back("model sha256", end["model_sha256"].get<std::string>());

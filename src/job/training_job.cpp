@@ -92,12 +92,11 @@ void check_power_sgd(const TrainingJob& job, int workers) {
         "train.compress = \"power_sgd\": each worker keeps the error that it has not sent yet, so "
         "workers cannot join or leave; leave --elastic out");
   const int pipelines = pipeline::pipelines_of(pipeline_shape(job.recipe), workers);
-  if (const int64_t slices = slices_of(job.recipe); slices != pipelines)
+  if (const int64_t shards = shards_of(job.recipe); shards != pipelines)
     throw BadInput(
-        "train.compress = \"power_sgd\": needs one shard per worker, computed in one piece; there "
-        "are {} workers and {} pieces (train.shards = {}, train.accumulate = {}): set train.shards "
-        "to the number of workers, and train.accumulate to 1",
-        pipelines, slices, shards_of(job.recipe), job.recipe.train.accumulate);
+        "train.compress = \"power_sgd\": needs one shard per worker; there are {} workers and {} "
+        "shards (train.shards): set it to the number of workers",
+        pipelines, shards);
 }
 
 // Which worker has which stage is fixed when a job starts.
@@ -108,6 +107,14 @@ void check_stages(const TrainingJob& job) {
         "of the model; leave --elastic out and continue by --resume after a loss, or leave "
         "--stages "
         "out");
+}
+
+void check_zero(const TrainingJob& job) {
+  if (job.recipe.parallel.zero && job.elastic.asked())
+    throw BadInput(
+        "--elastic: workers of a job with parallel.zero (--zero) cannot join or leave, since each "
+        "has a share of the optimizer's state that no other has; leave --elastic out and continue "
+        "by --resume after a loss, or leave --zero out");
 }
 
 // How many devices LibTorch finds is seen by workers only.
@@ -132,6 +139,7 @@ void check(TrainingJob& job, int workers) {
   launch::check_algorithm(job.algorithm, job.transport);
   check(elastic_job(job));
   check_stages(job);
+  check_zero(job);
   check_worker_count(job.recipe, workers);
   check_order_of_addition(job, workers);
   check_power_sgd(job, workers);

@@ -82,14 +82,28 @@ void check_division(const Recipe& recipe) {
         "train.accumulate = {}: a shard has {} samples (train.batch = {} in {} shards), which "
         "cannot be divided into that many equal pieces; use a divisor of {}, or a batch that is a "
         "multiple of {}",
-        recipe.train.accumulate, batch / shards, batch, shards, batch / shards, slices_of(recipe));
+        recipe.train.accumulate, batch / shards, batch, shards, batch / shards, pieces_of(recipe));
+}
+
+// An update that depends on more than an element and its gradient cannot be divided anywhere.
+void check_zero(const Recipe& recipe) {
+  if (!recipe.parallel.zero || optim::optimizers().at(recipe.optimizer.name).elementwise) return;
+  std::vector<std::string> possible;
+  for (const auto& row : optim::optimizers())
+    if (row->elementwise) possible.push_back(row->name);
+  throw BadInput(
+      "parallel.zero (--zero): optimizer.name = \"{}\" computes the norms of whole layers, of "
+      "which "
+      "a worker would have only a share; use {}, or leave parallel.zero out",
+      recipe.optimizer.name, fmt::join(possible, " or "));
 }
 
 // Pipelines that have more shards than others have one more.
 void check_micro_batches(const Recipe& recipe, pipeline::PipelineShape shape, int pipelines) {
   const auto& row = pipeline::pipeline_schedules().at(recipe.parallel.schedule);
   for (const int64_t index : {0, pipelines - 1}) {
-    shape.micro_batches = static_cast<int>(slice(slices_of(recipe), pipelines, index).size());
+    shape.micro_batches = static_cast<int>(slice(shards_of(recipe), pipelines, index).size() *
+                                           recipe.train.accumulate);
     pipeline::check(row, shape);
   }
 }
@@ -126,6 +140,7 @@ void validate(const Recipe& recipe) {
       check_option(table, key, toml_value_or_text(value), "");
   optim::schedules().at(recipe.schedule.name).check(recipe.schedule);
   check_division(recipe);
+  check_zero(recipe);
 }
 
 void check_worker_count(const Recipe& recipe, int workers) {

@@ -195,6 +195,11 @@ std::vector<Key> parallel_keys(Recipe& r) {
        "keep only the inputs of layers, and compute the rest again in the backward pass: less "
        "memory, more time",
        0, 0, kRecord},
+      {"parallel.zero", &r.parallel.zero,
+       "divide the optimizer's state among the workers that train the same part of the model "
+       "(ZeRO, "
+       "stage 1): less memory",
+       0, 0, kRecord},
   };
 }
 

@@ -64,7 +64,7 @@ int64_t shards_of(const Recipe& recipe) {
   return shards;
 }
 
-int64_t slices_of(const Recipe& recipe) {
+int64_t pieces_of(const Recipe& recipe) {
   return shards_of(recipe) * recipe.train.accumulate;
 }
 

@@ -64,6 +64,7 @@ struct Recipe {
     std::string schedule = "1f1b";
     std::string split;
     bool recompute = false;
+    bool zero = false;
   } parallel;
 
   struct EvaluateSection {
@@ -94,9 +95,9 @@ void validate(const Recipe& recipe);
 /// that divides the batch.
 int64_t shards_of(const Recipe& recipe);
 
-/// The number of passes over a global batch: every shard is computed in train.accumulate slices,
+/// The number of passes over a global batch: every shard is computed in train.accumulate pieces,
 /// with one pass each.
-int64_t slices_of(const Recipe& recipe);
+int64_t pieces_of(const Recipe& recipe);
 
 /// How [parallel] divides the model; the number of micro-batches is not in it.
 pipeline::PipelineShape pipeline_shape(const Recipe& recipe);

@@ -206,6 +206,7 @@ void Reporter::write_step(const ResumePoint& point, const objective::Totals& tot
 Json Reporter::bytes_sent() const {
   using collective::Cargo;
   return {{"gradients", setup_.group.bytes_sent(Cargo::Kind::gradients)},
+          {"parameters", setup_.group.bytes_sent(Cargo::Kind::parameters)},
           {"buffers", setup_.group.bytes_sent(Cargo::Kind::buffers)},
           {"other", setup_.group.bytes_sent(Cargo::Kind::other)}};
 }
@@ -222,16 +223,14 @@ Json Reporter::bytes_sent_by_all() const {
   return sum;
 }
 
-// Of the worker that needed most.
+// Of the device that needed most, and of all that compute stages.
 Json Reporter::memory_of_all() const {
-  Json most = memory_figures(setup_.devices.front());
-  for (const c10::Device device : setup_.devices)
-    if (Json other = memory_figures(device); !other.is_null() && other["peak"] > most["peak"])
-      most = std::move(other);
-  for (const std::string& text : setup_.group.gather_texts(most.dump()))
-    if (Json other = Json::parse(text); !other.is_null() && other["peak"] > most["peak"])
-      most = std::move(other);
-  return most;
+  const parallel::Grid& grid = *setup_.grid;
+  const int first_stage = grid.shape().stage_of(grid.parts().front());
+  const Json by_stage = memory_by_stage(setup_.devices, first_stage, setup_.group);
+  Json figures = {{"memory", largest_memory(by_stage)}};
+  if (grid.shape().stages > 1) figures["memory_by_stage"] = by_stage;
+  return figures;
 }
 
 void Reporter::evaluate(int64_t step) {
@@ -333,8 +332,8 @@ Json Reporter::end(const ResumePoint& point, const Results& last, const Straggle
                 {"bytes_sent", bytes},
                 {"bytes_by_kind", bytes_by_kind},
                 {"spans", to_json(spent.spans)},
-                {"memory", memory_of_all()},
                 {"out", out()}});
+  event.update(memory_of_all());
   if (const auto waiting = noticeable_waiting(report, seconds)) event["stragglers"] = *waiting;
   events_.write(event);
   return event;

@@ -11,15 +11,15 @@
 #include "base/digest.h"
 #include "device/allocator.h"
 #include "lockstep/error.h"
-#include "model/models.h"
-#include "objective/objectives.h"
 #include "parallel/parameters.h"
 #include "parallel/tensor_buffer.h"
 #include "pipeline/workers.h"
 #include "train/division.h"
+#include "train/make_model.h"
 #include "train/memory.h"
 #include "train/placement.h"
 #include "train/state.h"
+#include "virtual_devices/accounts.h"
 
 namespace lockstep::train {
 namespace {
@@ -29,53 +29,6 @@ Recipe checked(Recipe recipe) {
   keep_freed_memory();
   at::set_num_threads(static_cast<int>(recipe.train.threads));
   return recipe;
-}
-
-std::shared_ptr<Objective> objective_for(const Recipe& recipe, const Dataset& dataset) {
-  std::shared_ptr<Objective> made = objective::make_objective(
-      recipe.objective.name, {.fields = dataset.fields(),
-                              .kernels = model::kernels_named(recipe.train.kernels),
-                              .options = recipe.objective.options});
-  const auto has_categories = [](const Field& target) { return !target.categories.empty(); };
-  if (recipe.data.mixup > 0 && !made->takes_probabilities() &&
-      std::ranges::any_of(dataset.fields().targets, has_categories))
-    throw BadInput(
-        "data.mixup: objective '{}' does not take probabilities of classes, which labels become "
-        "when samples are mixed; leave data.mixup out, or let the objective's "
-        "takes_probabilities() return true",
-        recipe.objective.name);
-  return made;
-}
-
-// Checkpoints, digests and collectives treat tensors as contiguous bytes.
-void require_storable(const Model& model) {
-  const auto check = [](const char* what, const auto& items) {
-    for (const auto& item : items) {
-      if (!item.value().is_contiguous())
-        throw BadInput("{} '{}' of the model is not contiguous; register its .contiguous()", what,
-                       item.key());
-      if (item.value().is_complex())
-        throw BadInput(
-            "{} '{}' of the model is complex, which checkpoints cannot store; register its "
-            "torch::view_as_real()",
-            what, item.key());
-    }
-  };
-  check("parameter", model.named_parameters());
-  check("buffer", model.named_buffers());
-}
-
-std::shared_ptr<Model> model_for(const Recipe& recipe, const Dataset& dataset,
-                                 const Objective& objective) {
-  const MemoryScope scope(MemoryUse::parameters);
-  auto made = model::make_model({.name = recipe.model.name,
-                                 .inputs = dataset.fields().inputs,
-                                 .outputs = objective.outputs(),
-                                 .kernels = model::kernels_named(recipe.train.kernels),
-                                 .options = recipe.model.options},
-                                static_cast<uint64_t>(recipe.train.seed));
-  require_storable(*made);
-  return made;
 }
 
 std::vector<std::string> loaded_weights(const Recipe& recipe, Model& model) {
@@ -96,11 +49,11 @@ std::shared_ptr<parallel::Grid> grid_for(const Recipe& recipe, const World& worl
 }
 
 // Workers with neither the first nor the last part of the model need no samples.
-data::Share share_of(const collective::Shards& shards, const parallel::Grid& grid) {
+data::Share share_of(const collective::Shards& pieces, const parallel::Grid& grid) {
   const auto at = static_cast<size_t>(grid.pipeline());
   const bool needs_samples = grid.has_part(0) || grid.has_part(grid.shape().parts() - 1);
-  const int64_t begin = shards.bounds()[at];
-  return {begin, needs_samples ? shards.bounds()[at + 1] : begin, shards.count()};
+  const int64_t begin = pieces.bounds()[at];
+  return {begin, needs_samples ? pieces.bounds()[at + 1] : begin, pieces.count()};
 }
 
 std::string describe(const std::vector<Metric>& metrics) {
@@ -127,6 +80,7 @@ void require_same_run(const Setup& setup, Facts facts) {
   facts.emplace_back("parallel.split", setup.recipe.parallel.split);
   facts.emplace_back("parallel.parts_per_stage",
                      fmt::format("{}", setup.grid->shape().parts_per_stage));
+  facts.emplace_back("parallel.zero", fmt::format("{}", setup.recipe.parallel.zero));
   facts.emplace_back("the data's digest", setup.data->digest);
   facts.emplace_back("the objective's metrics", describe(setup.objective->metrics()));
   agree(facts, [&](const std::string& text) { return setup.group.gather_texts(text); });
@@ -150,17 +104,18 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
       world(std::move(everyone)),
       group(world.communicator()),
       grid(grid_for(recipe, world)),
-      shards(collective::Shards::even(slices_of(recipe), grid->pipelines())),
+      shards(collective::Shards::even(shards_of(recipe), grid->pipelines())),
       devices(devices_for(recipe, world.local_rank(),
                           pipeline::stages_of_worker(grid->shape(), world.size()), selected)),
       data(std::move(loaded)),
-      objective(objective_for(recipe, test())),
-      model(model_for(recipe, train(), *objective)),
+      objective(make_objective(recipe, test())),
+      model(make_model(recipe, train(), *objective)),
       evaluation(objective->metrics(), Phase::evaluation),
       ranking(recipe.train.best_by, objective->metrics()),
       batches(std::make_shared<DeviceBatches>(devices.front(), train().fields())),
       loader(data->splits.train,
-             loader_options(recipe, share_of(shards, *grid), batches->deliver())),
+             loader_options(recipe, share_of(shards.cut(recipe.train.accumulate), *grid),
+                            batches->deliver())),
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
                                          : recipe.train.epochs * steps_per_epoch) {
@@ -183,7 +138,8 @@ void Setup::divide_model() {
     parameters.emplace(trained.names[i], i);
     parameter_count += trained.tensors[i].numel();
   }
-  const std::vector<Range> layers = divide(recipe, model, *data, world);
+  const auto [layers, advice] = divide(recipe, model, *objective, *data, *grid, world);
+  stage_advice = advice;
   const auto activations =
       recipe.parallel.recompute ? parallel::Activations::recomputed : parallel::Activations::kept;
   for (const int part : grid->parts())
@@ -202,9 +158,13 @@ void Setup::divide_model() {
             : fmt::format("{}, which computes stage {} ({}),", name,
                           grid->shape().stage_of(grid->parts()[i]), parts[i].describe());
     require_memory(memory_needs(parts[i].module(), recipe, shards, grid->pipeline()), who,
-                   memory_limit(recipe));
+                   memory_limit(recipe), stage_advice);
     parts[i].module().to(device);
   }
+  if (layers.empty()) return;
+  // The peak is to be that of stages, not that of the whole model or of measuring its layers.
+  for (const c10::Device device : devices)
+    if (MemoryAccount* const account = virtual_devices::account_of(device)) account->forget_peak();
 }
 
 }  // namespace lockstep::train

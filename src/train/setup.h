@@ -50,6 +50,7 @@ struct Setup {
   std::vector<std::string> left_weights;     ///< of model.weights, and why they do not fit
   /// Whether model.weights was not there to be loaded.
   bool lacks_weights = false;
+  std::string stage_advice;               ///< see Division::advice
   const objective::Scorecard evaluation;  ///< of the validation and test splits
   const Ranking ranking;
   const std::shared_ptr<DeviceBatches> batches;

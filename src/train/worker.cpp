@@ -16,6 +16,7 @@
 #include "observe/progress.h"
 #include "parallel/world_of.h"
 #include "run/control.h"
+#include "train/pass_meter.h"
 #include "train/placement.h"
 #include "train/plugins.h"
 #include "train/state.h"
@@ -232,7 +233,8 @@ constexpr TrainerLibrary kLibrary = {.train_as_worker = train_as_worker,
                                      .evaluate_model = evaluate_model,
                                      .predict = predict,
                                      .libtorch_facts = libtorch_facts,
-                                     .measure_matpow = matpow::measure};
+                                     .measure_matpow = matpow::measure,
+                                     .make_pass_meter = make_pass_meter};
 
 }  // namespace
 }  // namespace lockstep::train

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "elastic/member.h"
+#include "fit/meter.h"
 #include "launch/group.h"
 #include "launch/job.h"
 #include "matpow/matpow.h"
@@ -62,6 +63,10 @@ struct TrainerLibrary {
   LibTorchFacts (*libtorch_facts)();
   /// See matpow/matpow.h.
   matpow::Result (*measure_matpow)(const matpow::Options& options);
+  /// See train/pass_meter.h.
+  std::unique_ptr<fit::Meter> (*make_pass_meter)(const Recipe& recipe,
+                                                 std::shared_ptr<const data::TrainingData> data,
+                                                 const std::string& devices);
 };
 
 /// The name of the function in it that returns a const TrainerLibrary*.

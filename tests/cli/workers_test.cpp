@@ -126,9 +126,10 @@ TEST_F(Workers, OfAnyNumberGiveTheSameModelWithEveryKeyOfGradients) {
 
 TEST_F(Workers, WithPowerSgdNeedOneShardEach) {
   const Words power = {"--workers", "2", "--set", "train.compress=power_sgd"};
-  EXPECT_TRUE(refuses(train("a", power), "there are 2 workers and 6 pieces"));
+  EXPECT_TRUE(refuses(train("a", power), "there are 2 workers and 6 shards"));
   const Words two = joined(power, {"--set", "train.shards=2"});
   EXPECT_EQ(digest(train("b", two)), digest(train("c", two)));
+  EXPECT_EQ(lockstep_command(train("pieces", joined(two, {"--accumulate", "3"}))).exit_code, 0);
   ASSERT_EQ(lockstep_command(train("d", joined(two, {"--stop-at-step", "3"}))).exit_code, 0);
   const Words resume = {"train", "--resume", "--workers", "2", "--out", (folder_ / "d").string()};
   EXPECT_TRUE(refuses(resume, "checkpoints do not contain"));

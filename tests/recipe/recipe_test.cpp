@@ -148,12 +148,12 @@ TEST(Recipe, CutsABatchIntoShardsAndShardsIntoPieces) {
   Recipe recipe;
   recipe.train.batch = 96;
   EXPECT_EQ(shards_of(recipe), 8);
-  EXPECT_EQ(slices_of(recipe), 8);
+  EXPECT_EQ(pieces_of(recipe), 8);
   recipe.train.accumulate = 3;
   EXPECT_EQ(shards_of(recipe), 8);
-  EXPECT_EQ(slices_of(recipe), 24);
+  EXPECT_EQ(pieces_of(recipe), 24);
   recipe.train.shards = 2;
-  EXPECT_EQ(slices_of(recipe), 6);
+  EXPECT_EQ(pieces_of(recipe), 6);
   EXPECT_NO_THROW(validate(recipe));
 }
 

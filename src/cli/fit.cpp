@@ -1,0 +1,214 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/shipped.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/train_flags.h"
+#include "cli/train_recipe.h"
+#include "job/fit_job.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+using fit::DeviceNeeds;
+using fit::Way;
+
+struct FitFlags {
+  TrainFlags train;
+  int most_devices = 64;
+  double latency_us = 10;
+  double gigabits = 0;
+  bool json = false;
+};
+
+// As a shell reads it back.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=:,./@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string safe = "'";
+  for (const char letter : word) safe += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return safe + "'";
+}
+
+// `lockstep train` with what was asked here, and what the way needs.
+std::string command_for(const Way& way, const FitFlags& flags, int64_t batch) {
+  const std::set<std::string> of_way = {"--batch", "--shards",   "--accumulate", "--stages",
+                                        "--split", "--schedule", "--zero"};
+  std::vector<std::string> words = {"lockstep", "train"};
+  if (flags.train.recipe) words.push_back(*flags.train.recipe);
+  for (const KeyFlag& flag : flags.train.keys)
+    if (flag.value && !of_way.contains(flag.flag))
+      words.insert(words.end(), {flag.flag, *flag.value});
+  for (const std::string& setting : flags.train.settings)
+    words.insert(words.end(), {"--set", setting});
+  for (const std::string& plugin : flags.train.plugins)
+    words.insert(words.end(), {"--load", plugin});
+  for (std::string& word : way.flags(batch)) words.push_back(std::move(word));
+  for (std::string& word : words) word = shell_word(word);
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+nlohmann::ordered_json json_of(const DeviceNeeds& needs) {
+  return {{"parameters", needs.parameters},
+          {"gradients", needs.gradients},
+          {"optimizer", needs.optimizer},
+          {"activations", needs.activations},
+          {"batches", needs.batches}};
+}
+
+void print_json(const job::FitResult& found, const FitFlags& flags, int64_t batch) {
+  for (const Way& way : found.ways)
+    fmt::print("{}\n", nlohmann::ordered_json{{"way", way.name()},
+                                              {"devices", way.devices()},
+                                              {"batch", batch},
+                                              {"samples_per_pass", way.samples_per_pass},
+                                              {"peak_bytes", way.needs.sum()},
+                                              {"memory", json_of(way.needs)},
+                                              {"seconds_per_step", way.seconds_per_step},
+                                              {"fits", way.fits},
+                                              {"measured", way.measured},
+                                              {"largest_batch_of_one_device", found.largest.batch},
+                                              {"command", command_for(way, flags, batch)}}
+                           .dump());
+}
+
+std::string describe(const DeviceNeeds& needs) {
+  std::vector<std::string> parts;
+  const auto add = [&](const char* name, int64_t bytes) {
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, format_bytes(bytes)));
+  };
+  add("parameters", needs.parameters);
+  add("gradients", needs.gradients);
+  add("optimizer", needs.optimizer);
+  add("activations", needs.activations);
+  add("batches", needs.batches);
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+void print_largest(const job::FitResult& found) {
+  const fit::LargestBatch& largest = found.largest;
+  if (largest.batch == 0) {
+    fmt::print("One device does not take even one sample.\n");
+    return;
+  }
+  fmt::print("One device takes a batch of {}{} at once: {} ({}).\n",
+             largest.is_all_samples ? "" : "at most ", largest.batch,
+             format_bytes(largest.needs.sum()), describe(largest.needs));
+  if (largest.is_all_samples) fmt::print("(The data set has no more samples.)\n");
+}
+
+void print_way(const Way& way, const FitFlags& flags, int64_t batch) {
+  fmt::print("{:<42} {:>7} {:>14} {:>11}{} {:>14.4f} {:>10.1f}\n", way.name(), way.devices(),
+             way.samples_per_pass, format_bytes(way.needs.sum()), way.measured ? " " : "*",
+             way.seconds_per_step, static_cast<double>(batch) / way.seconds_per_step);
+  if (way.fits) fmt::print("    {}\n", command_for(way, flags, batch));
+}
+
+void print_text(const job::FitResult& found, const FitFlags& flags, const Recipe& recipe) {
+  const int64_t batch = recipe.train.batch;
+  fmt::print("{} on {}, {}; devices with {} of memory\n", recipe.model.name, recipe.data.name,
+             recipe.optimizer.name, format_bytes(found.limit));
+  print_largest(found);
+  fmt::print("\nWays to train with a batch of {}:\n", batch);
+  fmt::print("{:<42} {:>7} {:>14} {:>11}  {:>14} {:>10}\n", "", "devices", "samples a pass",
+             "memory", "seconds a step", "samples/s");
+  bool fit_before = true, computed = false;
+  for (const Way& way : found.ways) {
+    if (fit_before && !way.fits) fmt::print("These do not fit:\n");
+    fit_before = way.fits;
+    computed = computed || !way.measured;
+    print_way(way, flags, batch);
+  }
+  fmt::print(
+      "\nMemory is that of the device that needs most. Devices compute as fast as the one that "
+      "was\n"
+      "measured. Ways with equally many samples a pass and equally many shards end with the same "
+      "model;\nBatchNorm normalises over the samples of a pass.\n");
+  if (computed) fmt::print("*: computed from smaller passes, since it does not fit.\n");
+  if (!found.undivided.empty())
+    fmt::print("No stages and no recomputation: {}.\n", found.undivided);
+}
+
+// One line on a terminal, which the next one replaces.
+void show_progress(const std::string& what) {
+  if (isatty(STDERR_FILENO) != 0) std::fputs(fmt::format("\r\033[K{}", what).c_str(), stderr);
+}
+
+class FitCommand final : public Command {
+ public:
+  explicit FitCommand(CLI::App& parent)
+      : Command(parent, "fit",
+                "Find out what fits into devices' memory, and how to train the rest") {
+    add_recipe_flags(app(), flags_.train);
+    app()
+        .add_option("--devices", flags_.train.placement.devices,
+                    "measure on this device: virtual:0 (default: the first)")
+        ->type_name("KIND:LIST");
+    app()
+        .add_option("--max-devices", flags_.most_devices,
+                    "ways with more devices are left out (default 64)")
+        ->type_name("N");
+    app()
+        .add_option("--latency", flags_.latency_us,
+                    "microseconds of a message between devices (default 10)")
+        ->type_name("US");
+    app()
+        .add_option("--bandwidth", flags_.gigabits,
+                    "gigabits per second between devices (default: as this host copies memory)")
+        ->type_name("GBIT");
+    app().add_flag("--json", flags_.json, "print one JSON object per way");
+    app().footer(fmt::format(
+        "Real passes are measured in this process on a device whose memory is counted.\n"
+        "Examples:\n"
+        "  lockstep fit {0} --device-memory 16MiB --batch 512\n"
+        "  lockstep fit --data cifar10 --model resnet18 --batch 256 --device-memory 1GiB\n"
+        "  lockstep fit --load libmine.so --model mine --batch 64 --device-memory 8GiB --json",
+        shipped("recipes/fashion-convnet.toml")));
+  }
+
+  int run() override {
+    if (flags_.most_devices < 1)
+      throw BadInput("--max-devices {}: expected 1 or more", flags_.most_devices);
+    if (!(flags_.latency_us >= 0))
+      throw BadInput("--latency {}: expected 0 or more microseconds", flags_.latency_us);
+    if (!(flags_.gigabits >= 0))
+      throw BadInput("--bandwidth {}: expected 0 or more gigabits per second", flags_.gigabits);
+    const Recipe recipe = requested_recipe(flags_.train, FolderAccess::elsewhere).recipe;
+    const job::FitResult found = job::find_what_fits({.recipe = recipe,
+                                                      .plugins = flags_.train.plugins,
+                                                      .devices = flags_.train.placement.devices,
+                                                      .most_devices = flags_.most_devices,
+                                                      .latency = flags_.latency_us / 1e6,
+                                                      .bytes_per_second = flags_.gigabits * 1e9 / 8,
+                                                      .tell = show_progress});
+    show_progress("");
+    if (flags_.json)
+      print_json(found, flags_, recipe.train.batch);
+    else
+      print_text(found, flags_, recipe);
+    return 0;
+  }
+
+ private:
+  FitFlags flags_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> add_fit(CLI::App& parent) {
+  return std::make_unique<FitCommand>(parent);
+}
+
+}  // namespace lockstep::cli

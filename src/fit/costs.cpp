@@ -1,0 +1,101 @@
+#include "fit/costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/units.h"
+#include "pipeline/split.h"
+
+namespace lockstep::fit {
+namespace {
+
+// The value at `at` of the line through two points.
+double on_line(double at, double x0, double y0, double x1, double y1) {
+  return x0 == x1 ? y0 * at / std::max(x0, 1.0) : y0 + (y1 - y0) / (x1 - x0) * (at - x0);
+}
+
+}  // namespace
+
+Costs::Costs(Meter& meter, int64_t room, std::function<void(const std::string&)> tell)
+    : meter_(meter), room_(room), tell_(std::move(tell)) {}
+
+LayerSize Costs::size_of(Range range) const {
+  LayerSize sum;
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const LayerSize& layer = layers()[static_cast<size_t>(i)];
+    sum.state += layer.state;
+    sum.trained += layer.trained;
+  }
+  return sum;
+}
+
+std::optional<PassCost> Costs::measured(const Pass& pass) {
+  const Key key = {pass.layers.begin, pass.layers.end, pass.samples, pass.recompute};
+  if (const auto known = measured_.find(key); known != measured_.end()) return known->second;
+  tell_(fmt::format(
+      "measuring a pass of {}{}{}", plural(pass.samples, "sample"),
+      pass.layers == all_layers()
+          ? ""
+          : fmt::format(" through layers {} to {}", pass.layers.begin, pass.layers.end - 1),
+      pass.recompute ? ", with recomputation" : ""));
+  return measured_.emplace(key, meter_.measure(pass, room_)).first->second;
+}
+
+KnownCost Costs::of(const Pass& pass) {
+  // What a smaller pass needs too much for, a larger one does as well.
+  for (const auto& [key, cost] : measured_) {
+    const auto& [begin, end, samples, recompute] = key;
+    if (!cost && Range{begin, end} == pass.layers && recompute == pass.recompute &&
+        samples <= pass.samples)
+      return {extrapolated(pass), false};
+  }
+  if (const auto cost = measured(pass)) return {*cost, true};
+  return {extrapolated(pass), false};
+}
+
+// Along the line through the two largest passes that could be measured.
+PassCost Costs::extrapolated(const Pass& pass) {
+  std::vector<std::pair<int64_t, PassCost>> points;
+  for (int64_t samples = pass.samples / 2; samples > 0 && points.size() < 2; samples /= 2) {
+    Pass smaller = pass;
+    smaller.samples = samples;
+    if (const auto cost = measured(smaller)) points.emplace_back(samples, *cost);
+  }
+  if (points.empty()) return {.peak = room_ + 1, .held = room_ + 1};
+  const auto& [x1, y1] = points.front();
+  const auto& [x0, y0] = points.back();
+  const auto value = [&, x1 = static_cast<double>(x1), x0 = static_cast<double>(x0)](auto member) {
+    return std::max(
+        0.0, on_line(static_cast<double>(pass.samples), x0, static_cast<double>(y0.*member), x1,
+                     static_cast<double>(y1.*member)));
+  };
+  const auto bytes = [&](int64_t PassCost::* member) {
+    return static_cast<int64_t>(std::llround(value(member)));
+  };
+  return {.kept = bytes(&PassCost::kept),
+          .peak = std::max(bytes(&PassCost::peak), room_ + 1),
+          .held = bytes(&PassCost::held),
+          .sent = bytes(&PassCost::sent),
+          .forward = value(&PassCost::forward),
+          .backward = value(&PassCost::backward)};
+}
+
+std::vector<Range> Costs::split(int parts, int64_t samples) {
+  auto known = layer_seconds_.find(samples);
+  if (known == layer_seconds_.end()) {
+    tell_(fmt::format("measuring layers with {}", plural(samples, "sample")));
+    known = layer_seconds_.emplace(samples, meter_.layer_seconds(samples)).first;
+  }
+  return pipeline::balanced_split(known->second, parts);
+}
+
+double Costs::update_seconds(int64_t bytes) {
+  const auto known = update_seconds_.find(bytes);
+  if (known != update_seconds_.end()) return known->second;
+  return update_seconds_.emplace(bytes, meter_.update_seconds(bytes)).first->second;
+}
+
+}  // namespace lockstep::fit

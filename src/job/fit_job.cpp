@@ -1,0 +1,146 @@
+#include "job/fit_job.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "base/child.h"
+#include "base/clock.h"
+#include "base/host.h"
+#include "base/units.h"
+#include "data/training_data.h"
+#include "job/trainer_library.h"
+#include "lockstep/error.h"
+#include "pipeline/split.h"
+#include "pipeline/workers.h"
+
+namespace lockstep::job {
+namespace {
+
+// Of the memory that this host has left, so that measuring does not make it swap.
+constexpr double kUsedOfHost = 0.7;
+
+int64_t limit_of(const Recipe& recipe) {
+  if (recipe.device.memory.empty())
+    throw BadInput(
+        "device.memory is not set: give --device-memory SIZE, how much memory each device has");
+  return parse_bytes(recipe.device.memory);
+}
+
+// Bytes per second, of memory that no cache holds.
+double copying_speed() {
+  std::vector<std::byte> from(size_t{32} << 20, std::byte{1}), to(from.size());
+  double fastest = 1e9;
+  for (int round = 0; round < 3; ++round) {
+    const Stopwatch stopwatch;
+    std::memcpy(to.data(), from.data(), from.size());
+    fastest = std::min(fastest, stopwatch.seconds());
+  }
+  return static_cast<double>(from.size()) / fastest;
+}
+
+sim::Network network_of(const FitJob& job) {
+  sim::Network network;
+  network.latency = job.latency;
+  network.bytes_per_second = job.bytes_per_second > 0 ? job.bytes_per_second : copying_speed();
+  return network;
+}
+
+// What a question is answered by: data, and what passes over them cost.
+class Measurements {
+ public:
+  explicit Measurements(const FitJob& job) : limit_(limit_of(job.recipe)) {
+    const train::TrainerLibrary* const library = load_trainer().get();
+    load_plugins(*library, job.plugins);
+    library->check_names(job.recipe.model.name, job.recipe.objective.name);
+    job.tell(fmt::format("reading {}", job.recipe.data.name));
+    data_ = data::load_training_data(job.recipe.data, job.recipe.train.batch,
+                                     static_cast<uint64_t>(job.recipe.train.seed));
+    meter_ = library->make_pass_meter(job.recipe, data_, job.devices);
+    const auto of_host =
+        static_cast<int64_t>(kUsedOfHost * static_cast<double>(available_memory()));
+    costs_.emplace(*meter_, std::min(limit_, of_host), job.tell);
+  }
+
+  fit::Question question(const FitJob& job) const {
+    return {.recipe = job.recipe,
+            .limit = limit_,
+            .most_devices = job.most_devices,
+            .network = network_of(job)};
+  }
+  fit::Costs& costs() { return *costs_; }
+  int64_t limit() const { return limit_; }
+  int64_t samples() const { return data_->splits.train->size(); }
+
+ private:
+  const int64_t limit_;
+  std::shared_ptr<const data::TrainingData> data_;
+  std::unique_ptr<fit::Meter> meter_;
+  std::optional<fit::Costs> costs_;
+};
+
+fit::Way way_of(const Recipe& recipe, int workers, const std::vector<fit::LayerSize>& layers) {
+  const pipeline::PipelineShape shape = pipeline_shape(recipe);
+  if (shape.parts_per_stage > 1)
+    throw BadInput(
+        "--batch auto: not with parallel.schedule = \"{}\", which has several parts per "
+        "stage; give a number",
+        recipe.parallel.schedule);
+  fit::Way way{.pipelines = pipeline::pipelines_of(shape, workers),
+               .stages = shape.stages,
+               .accumulate = recipe.train.accumulate,
+               .recompute = recipe.parallel.recompute,
+               .zero = recipe.parallel.zero};
+  if (recipe.train.shards > 0)
+    way.shards = (recipe.train.shards + way.pipelines - 1) / way.pipelines;
+  std::vector<std::string> names;
+  for (const fit::LayerSize& layer : layers) names.push_back(layer.name);
+  if (shape.stages > 1) pipeline::require_enough_layers(names.size(), shape.stages);
+  if (!recipe.parallel.split.empty())
+    way.split = pipeline::parse_split(recipe.parallel.split, names, shape.stages);
+  return way;
+}
+
+// Its batch and, where stages were divided by measured times, that division.
+std::string largest_batch_as_text(const FitJob& job, int workers) {
+  Measurements measured(job);
+  const fit::Way way = way_of(job.recipe, workers, measured.costs().layers());
+  const fit::LargestBatch largest =
+      fit::largest_batch(way, measured.question(job), measured.costs(), measured.samples());
+  if (largest.batch == 0)
+    throw BadInput(
+        "--batch auto: with device.memory = {} not even passes of one sample fit; `lockstep fit` "
+        "shows the ways that do",
+        job.recipe.device.memory);
+  return fmt::format("{} {}", largest.batch,
+                     largest.split.empty() ? "" : pipeline::to_text(largest.split));
+}
+
+}  // namespace
+
+FitResult find_what_fits(const FitJob& job) {
+  Measurements measured(job);
+  const fit::Question question = measured.question(job);
+  return {.limit = measured.limit(),
+          .largest = fit::largest_batch({}, question, measured.costs(), measured.samples()),
+          .ways = fit::find_ways(question, measured.costs()),
+          .undivided = measured.costs().meter().undivided()};
+}
+
+Recipe with_largest_batch(const FitJob& asked, int workers) {
+  FitJob job = asked;
+  Recipe& recipe = job.recipe;
+  if (recipe.train.shards == 0)
+    recipe.train.shards = pipeline::pipelines_of(pipeline_shape(recipe), workers);
+  recipe.train.batch = pieces_of(recipe);
+  std::istringstream found(in_child_process([&] { return largest_batch_as_text(job, workers); }));
+  found >> recipe.train.batch >> recipe.parallel.split;
+  recipe.train.batch -= recipe.train.batch % pieces_of(recipe);
+  validate(recipe);
+  return recipe;
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fit/ways.h"
+#include "recipe/recipe.h"
+
+namespace lockstep::job {
+
+/// What fits into devices' memory, and how a batch can be trained on them.
+struct FitJob {
+  Recipe recipe;  ///< its train.batch is the batch that is wanted, device.memory what devices have
+  std::vector<std::string> plugins = {};
+  std::string devices = {};  ///< which one to measure on; see device/visible.h
+  int most_devices = 64;
+  double latency = 0;           ///< seconds of a message between devices
+  double bytes_per_second = 0;  ///< between devices; 0: as fast as this host copies memory
+  /// Called with what is being done.
+  std::function<void(const std::string&)> tell = [](const std::string&) {};
+};
+
+struct FitResult {
+  int64_t limit = 0;  ///< of a device's memory, in bytes
+  fit::LargestBatch largest;
+  std::vector<fit::Way> ways;
+  std::string undivided;  ///< why the model cannot be divided into stages; empty if it can
+};
+
+/// Measures real passes, in this process. Throws BadInput.
+FitResult find_what_fits(const FitJob& job);
+
+/// The recipe asked for with the largest batch that so many workers take, with its stages, shards (by
+/// default one for each worker) and pieces. Measures in a process of its own, so that workers can
+/// be forked afterwards. Throws BadInput, also if not even passes of one sample fit.
+Recipe with_largest_batch(const FitJob& asked, int workers);
+
+}  // namespace lockstep::job

@@ -1,0 +1,217 @@
+#include "fit/ways.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace lockstep::fit {
+namespace {
+
+constexpr int64_t kLayerState = 1000;
+constexpr int64_t kPerSample = 100;  ///< bytes of a layer's activations
+constexpr int64_t kScratch = 50;     ///< of a pass, besides
+
+// Four equal layers, of which each costs what can be computed by hand.
+class ExactMeter final : public Meter {
+ public:
+  explicit ExactMeter(int layers = 4) {
+    for (int i = 0; i < layers; ++i)
+      layers_.push_back(
+          {.name = "layer" + std::to_string(i), .state = kLayerState, .trained = kLayerState});
+    if (layers == 1) undivided_ = "it has one layer";
+  }
+
+  const std::vector<LayerSize>& layers() const override { return layers_; }
+  const std::string& undivided() const override { return undivided_; }
+  int64_t bytes_per_sample() const override { return 0; }
+  std::optional<PassCost> measure(const Pass& pass, int64_t room) override {
+    ++measured_[pass.samples];
+    const int64_t per_sample = pass.layers.size() * kPerSample * pass.samples;
+    const int64_t held = pass.recompute ? per_sample / 4 : per_sample;
+    const PassCost cost{
+        .peak = held + kScratch,
+        .held = held,
+        .sent = pass.samples * kPerSample,
+        .forward = 1e-3 * static_cast<double>(per_sample),
+        .backward = (pass.recompute ? 3e-3 : 2e-3) * static_cast<double>(per_sample)};
+    if (cost.peak > room) return std::nullopt;
+    return cost;
+  }
+  std::vector<double> layer_seconds(int64_t) override {
+    return std::vector<double>(layers_.size(), 1.0);
+  }
+  double update_seconds(int64_t bytes) override { return 1e-9 * static_cast<double>(bytes); }
+
+  const std::map<int64_t, int>& measured() const { return measured_; }
+
+ private:
+  std::vector<LayerSize> layers_;
+  std::string undivided_;
+  std::map<int64_t, int> measured_;
+};
+
+// What four layers have before any pass: parameters, gradients, one state of the optimizer.
+constexpr int64_t kFixed = 4 * 3 * kLayerState;
+
+Question question(int64_t limit, int64_t batch) {
+  Question asked{.limit = limit};
+  asked.recipe.train.batch = batch;
+  asked.recipe.train.shards = 1;
+  asked.network.bytes_per_second = 1e12;
+  asked.network.latency = 1e-9;
+  return asked;
+}
+
+struct Found {
+  std::vector<Way> ways;
+
+  const Way* named(const std::string& name) const {
+    const auto found = std::ranges::find_if(ways, [&](const Way& w) { return w.name() == name; });
+    return found == ways.end() ? nullptr : &*found;
+  }
+};
+
+Found found(const Question& asked, Meter& meter) {
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  return {find_ways(asked, costs)};
+}
+
+TEST(Ways, NeedADeviceForEverySampleWhereADeviceTakesOne) {
+  ExactMeter meter;
+  const int64_t one_sample = kFixed + 4 * kPerSample + kScratch;
+  const Found all = found(question(one_sample, 32), meter);
+  const Way* const plain = all.named("data parallel");
+  ASSERT_NE(plain, nullptr);
+  EXPECT_EQ(plain->devices(), 32);
+  EXPECT_TRUE(plain->fits);
+  EXPECT_EQ(plain->needs.sum(), one_sample);
+  EXPECT_EQ(plain->flags(32),
+            (std::vector<std::string>{"--batch", "32", "--shards", "32", "--workers", "32"}));
+}
+
+TEST(Ways, AccumulateInTheMemoryOfOnePiece) {
+  ExactMeter meter;
+  const int64_t two_samples = kFixed + 8 * kPerSample + kScratch;
+  const Found all = found(question(two_samples, 32), meter);
+  const Way* const pieces = all.named("accumulate");
+  ASSERT_NE(pieces, nullptr);
+  EXPECT_EQ(pieces->devices(), 1);
+  EXPECT_EQ(pieces->accumulate, 16);
+  EXPECT_EQ(pieces->needs.sum(), two_samples);
+  EXPECT_NEAR(pieces->seconds_per_step, 16 * 3e-3 * 800, 1e-3);
+}
+
+TEST(Ways, WithStagesHoldWhatIsInFlight) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  const Way two = predicted({.stages = 2, .accumulate = 4, .samples_per_pass = 2}, asked, costs);
+  // The first of two stages has two micro-batches in flight: one of 2 samples through 2 layers is
+  // held while another is computed.
+  EXPECT_EQ(two.needs.activations, (2 * 2 * kPerSample + kScratch) + 2 * 2 * kPerSample);
+  EXPECT_EQ(two.needs.parameters, 2 * kLayerState);
+  EXPECT_EQ(two.split, (std::vector<Range>{{0, 2}, {2, 4}}));
+  // (S-1+M) slots of a stage's forward and backward pass.
+  EXPECT_NEAR(two.seconds_per_step, 5 * 3e-3 * 400, 1e-3);
+}
+
+TEST(Ways, WithZeroDivideTheOptimizersState) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  const Way way = predicted({.pipelines = 4, .zero = true, .samples_per_pass = 2}, asked, costs);
+  EXPECT_EQ(way.needs.optimizer, 4 * kLayerState / 4);
+  EXPECT_EQ(way.needs.gradients, 4 * kLayerState);
+}
+
+TEST(Ways, LeaveOutZeroForAnOptimizerThatIsNotElementwise) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 8);
+  asked.recipe.optimizer.name = "lars";
+  for (const Way& way : found(asked, meter).ways) EXPECT_FALSE(way.zero) << way.name();
+}
+
+TEST(Ways, LeaveOutStagesAndRecomputationForAModelWithoutLayers) {
+  ExactMeter meter(1);
+  for (const Way& way : found(question(1 << 20, 8), meter).ways) {
+    EXPECT_EQ(way.stages, 1) << way.name();
+    EXPECT_FALSE(way.recompute) << way.name();
+  }
+}
+
+TEST(Ways, RecomputeWhereThatAloneMakesTheBatchFit) {
+  ExactMeter meter;
+  const int64_t limit = kFixed + 4 * kPerSample * 8 / 4 + kScratch;
+  const Found all = found(question(limit, 8), meter);
+  const Way* const again = all.named("recompute");
+  ASSERT_NE(again, nullptr);
+  EXPECT_TRUE(again->fits);
+  EXPECT_EQ(again->needs.sum(), limit);
+}
+
+TEST(Ways, ThatFitComeFirstAndTheFastestFirst) {
+  ExactMeter meter;
+  const Found all = found(question(kFixed + 4 * kPerSample + kScratch, 32), meter);
+  EXPECT_TRUE(std::ranges::is_sorted(
+      all.ways, {}, [](const Way& way) { return std::tuple(!way.fits, way.seconds_per_step); }));
+  const Way* const at_once = all.named("one device");
+  ASSERT_NE(at_once, nullptr);
+  EXPECT_FALSE(at_once->fits);
+}
+
+TEST(Ways, ComputeAPassThatDoesNotFitFromSmallerOnes) {
+  ExactMeter meter;
+  const Found all = found(question(kFixed + 4 * kPerSample * 4, 64), meter);
+  const Way* const at_once = all.named("one device");
+  ASSERT_NE(at_once, nullptr);
+  EXPECT_FALSE(at_once->measured);
+  EXPECT_EQ(at_once->needs.sum(), kFixed + 4 * kPerSample * 64 + kScratch);
+}
+
+TEST(Ways, MeasureEveryPassOnce) {
+  ExactMeter meter(1);
+  found(question(1 << 20, 16), meter);
+  for (const auto& [samples, times] : meter.measured()) EXPECT_EQ(times, 1) << samples;
+}
+
+TEST(LargestBatch, FitsAndOneMoreDoesNot) {
+  for (const int64_t samples : {1, 2, 7, 100}) {
+    ExactMeter meter;
+    const Question asked = question(kFixed + 4 * kPerSample * samples + kScratch + 7, 8);
+    Costs costs(meter, asked.limit, [](const std::string&) {});
+    const LargestBatch largest = largest_batch({}, asked, costs, 1000);
+    EXPECT_EQ(largest.batch, samples);
+    EXPECT_EQ(largest.needs.sum(), asked.limit - 7);
+    EXPECT_FALSE(largest.is_all_samples);
+  }
+}
+
+TEST(LargestBatch, IsOfAllWorkersAndPasses) {
+  ExactMeter meter;
+  // A worker's two shards need a second copy of the gradients.
+  const Question asked = question(kFixed + 4 * kLayerState + 4 * kPerSample * 5 + kScratch, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  EXPECT_EQ(largest_batch({.pipelines = 3, .shards = 2, .accumulate = 4}, asked, costs, 1000).batch,
+            3 * 2 * 4 * 5);
+}
+
+TEST(LargestBatch, IsNothingWhereParametersDoNotFit) {
+  ExactMeter meter;
+  const Question asked = question(kFixed, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  EXPECT_EQ(largest_batch({}, asked, costs, 1000).batch, 0);
+}
+
+TEST(LargestBatch, IsAtMostWhatThereIs) {
+  ExactMeter meter;
+  const Question asked = question(1 << 30, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  const LargestBatch largest = largest_batch({}, asked, costs, 300);
+  EXPECT_EQ(largest.batch, 300);
+  EXPECT_TRUE(largest.is_all_samples);
+}
+
+}  // namespace
+}  // namespace lockstep::fit
