@@ -43,7 +43,7 @@ std::string shell_word(const std::string& word) {
 }
 
 // `lockstep train` with what was asked here, and what the way needs.
-std::string command_for(const Way& way, const FitFlags& flags, int64_t batch) {
+std::string command_for(const Way& way, const FitFlags& flags, const Recipe& recipe) {
   const std::set<std::string> of_way = {"--batch", "--shards",   "--accumulate", "--stages",
                                         "--split", "--schedule", "--zero"};
   std::vector<std::string> words = {"lockstep", "train"};
@@ -55,7 +55,7 @@ std::string command_for(const Way& way, const FitFlags& flags, int64_t batch) {
     words.insert(words.end(), {"--set", setting});
   for (const std::string& plugin : flags.train.plugins)
     words.insert(words.end(), {"--load", plugin});
-  for (std::string& word : way.flags(batch)) words.push_back(std::move(word));
+  for (std::string& word : way.flags(recipe)) words.push_back(std::move(word));
   for (std::string& word : words) word = shell_word(word);
   return fmt::format("{}", fmt::join(words, " "));
 }
@@ -68,11 +68,11 @@ nlohmann::ordered_json json_of(const DeviceNeeds& needs) {
           {"batches", needs.batches}};
 }
 
-void print_json(const job::FitResult& found, const FitFlags& flags, int64_t batch) {
+void print_json(const job::FitResult& found, const FitFlags& flags, const Recipe& recipe) {
   for (const Way& way : found.ways)
     fmt::print("{}\n", nlohmann::ordered_json{{"way", way.name()},
                                               {"devices", way.devices()},
-                                              {"batch", batch},
+                                              {"batch", recipe.train.batch},
                                               {"samples_per_pass", way.samples_per_pass},
                                               {"peak_bytes", way.needs.sum()},
                                               {"memory", json_of(way.needs)},
@@ -80,7 +80,7 @@ void print_json(const job::FitResult& found, const FitFlags& flags, int64_t batc
                                               {"fits", way.fits},
                                               {"measured", way.measured},
                                               {"largest_batch_of_one_device", found.largest.batch},
-                                              {"command", command_for(way, flags, batch)}}
+                                              {"command", command_for(way, flags, recipe)}}
                            .dump());
 }
 
@@ -109,19 +109,18 @@ void print_largest(const job::FitResult& found) {
   if (largest.is_all_samples) fmt::print("(The data set has no more samples.)\n");
 }
 
-void print_way(const Way& way, const FitFlags& flags, int64_t batch) {
+void print_way(const Way& way, const FitFlags& flags, const Recipe& recipe) {
   fmt::print("{:<42} {:>7} {:>14} {:>11}{} {:>14.4f} {:>10.1f}\n", way.name(), way.devices(),
              way.samples_per_pass, format_bytes(way.needs.sum()), way.measured ? " " : "*",
-             way.seconds_per_step, static_cast<double>(batch) / way.seconds_per_step);
-  if (way.fits) fmt::print("    {}\n", command_for(way, flags, batch));
+             way.seconds_per_step, static_cast<double>(recipe.train.batch) / way.seconds_per_step);
+  if (way.fits) fmt::print("    {}\n", command_for(way, flags, recipe));
 }
 
 void print_text(const job::FitResult& found, const FitFlags& flags, const Recipe& recipe) {
-  const int64_t batch = recipe.train.batch;
   fmt::print("{} on {}, {}; devices with {} of memory\n", recipe.model.name, recipe.data.name,
              recipe.optimizer.name, format_bytes(found.limit));
   print_largest(found);
-  fmt::print("\nWays to train with a batch of {}:\n", batch);
+  fmt::print("\nWays to train with a batch of {}:\n", recipe.train.batch);
   fmt::print("{:<42} {:>7} {:>14} {:>11}  {:>14} {:>10}\n", "", "devices", "samples a pass",
              "memory", "seconds a step", "samples/s");
   bool fit_before = true, computed = false;
@@ -129,7 +128,7 @@ void print_text(const job::FitResult& found, const FitFlags& flags, const Recipe
     if (fit_before && !way.fits) fmt::print("These do not fit:\n");
     fit_before = way.fits;
     computed = computed || !way.measured;
-    print_way(way, flags, batch);
+    print_way(way, flags, recipe);
   }
   fmt::print(
       "\nMemory is that of the device that needs most. Devices compute as fast as the one that "
@@ -195,7 +194,7 @@ class FitCommand final : public Command {
                                                       .tell = show_progress});
     show_progress("");
     if (flags_.json)
-      print_json(found, flags_, recipe.train.batch);
+      print_json(found, flags_, recipe);
     else
       print_text(found, flags_, recipe);
     return 0;

@@ -95,6 +95,9 @@ std::vector<SummaryLine> summary(const Json& end) {
     lines.emplace_back("memory", describe_memory(memory));
   if (end.contains("memory_by_stage"))
     lines.emplace_back("peaks", describe_stages(end["memory_by_stage"]));
+  if (end.contains("bubble"))
+    lines.emplace_back("bubble", fmt::format("stages waited for {:.1f} % of the time",
+                                             100 * end["bubble"].get<double>()));
   if (end.contains("stragglers"))
     lines.emplace_back("stragglers", end["stragglers"].get<std::string>());
   lines.emplace_back("model sha256", end["model_sha256"].get<std::string>());

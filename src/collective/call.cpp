@@ -32,6 +32,8 @@ std::string Cargo::text() const {
       return fmt::format("the parameters of bucket {}", bucket);
     case Kind::buffers:
       return "the model's buffers";
+    case Kind::activations:
+      return "activations or their gradients";
     case Kind::other:
       break;
   }

@@ -14,8 +14,8 @@ namespace lockstep::collective {
 
 /// What a collective transfers: sent bytes are counted by kind, and messages name it.
 struct Cargo {
-  enum class Kind { gradients, parameters, buffers, other };
-  static constexpr size_t kKinds = 4;
+  enum class Kind { gradients, parameters, buffers, activations, other };
+  static constexpr size_t kKinds = 5;
 
   Kind kind = Kind::other;
   int bucket = -1;  ///< of gradients or parameters

@@ -65,6 +65,10 @@ int64_t Communicator::bytes_sent() const {
   return std::accumulate(sent_->begin(), sent_->end(), int64_t{0});
 }
 
+void Communicator::set_cargo(Cargo::Kind kind) {
+  queue_.run([&] { usual_cargo_ = {kind}; });
+}
+
 std::string Communicator::what_is_running() const {
   const std::string cargo = cargo_.text();
   const std::string call = describe(label_of(call_));
@@ -94,7 +98,7 @@ void Communicator::guard(const Call& call, Cargo cargo, transport::Handover* han
   if (broken_) std::rethrow_exception(broken_);
   check();
   call_ = call;
-  cargo_ = cargo;
+  cargo_ = cargo.kind == Cargo::Kind::other ? usual_cargo_ : cargo;
   const bool is_numbered =
       call.collective != Collective::send_receive && call.collective != Collective::exchange;
   if (is_numbered) calls_[call.number % calls_.size()] = call;

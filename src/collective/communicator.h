@@ -158,6 +158,8 @@ class Communicator {
   /// and in the one that it was split off from.
   int64_t bytes_sent(Cargo::Kind kind) const { return (*sent_)[static_cast<size_t>(kind)]; }
   int64_t bytes_sent() const;
+  /// From now on, calls without a cargo of their own transfer this.
+  void set_cargo(Cargo::Kind kind);
 
   /// Makes the collectives of all other ranks throw PeerLost with this reason, and this rank's an
   /// Error with the first reason given. From any thread.
@@ -232,6 +234,7 @@ class Communicator {
   uint64_t sequence_ = 0;
   Call call_;  ///< that is running
   Cargo cargo_;
+  Cargo usual_cargo_;                       ///< of calls that name none
   std::array<Call, 16> calls_;              ///< the latest collectives, by number modulo 16
   std::vector<Call> messages_;              ///< the latest send_receive with each rank
   std::map<ProgramKey, Program> programs_;  ///< by request

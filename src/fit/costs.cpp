@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/units.h"
-#include "pipeline/split.h"
 
 namespace lockstep::fit {
 namespace {
@@ -83,13 +82,11 @@ PassCost Costs::extrapolated(const Pass& pass) {
           .backward = value(&PassCost::backward)};
 }
 
-std::vector<Range> Costs::split(int parts, int64_t samples) {
-  auto known = layer_seconds_.find(samples);
-  if (known == layer_seconds_.end()) {
-    tell_(fmt::format("measuring layers with {}", plural(samples, "sample")));
-    known = layer_seconds_.emplace(samples, meter_.layer_seconds(samples)).first;
-  }
-  return pipeline::balanced_split(known->second, parts);
+const std::vector<pipeline::LayerCost>& Costs::of_layers(int64_t samples, bool recompute) {
+  const std::pair key = {samples, recompute};
+  if (const auto known = of_layers_.find(key); known != of_layers_.end()) return known->second;
+  tell_(fmt::format("measuring layers with {}", plural(samples, "sample")));
+  return of_layers_.emplace(key, meter_.layer_costs(samples, recompute)).first->second;
 }
 
 double Costs::update_seconds(int64_t bytes) {

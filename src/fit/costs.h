@@ -25,8 +25,8 @@ class Costs {
   Costs(Meter& meter, int64_t room, std::function<void(const std::string&)> tell);
 
   KnownCost of(const Pass& pass);
-  /// So that all parts take about equally long with passes of so many samples.
-  std::vector<Range> split(int parts, int64_t samples);
+  /// As Meter::layer_costs.
+  const std::vector<pipeline::LayerCost>& of_layers(int64_t samples, bool recompute);
 
   const std::vector<LayerSize>& layers() const { return meter_.layers(); }
   Range all_layers() const { return {0, static_cast<int64_t>(layers().size())}; }
@@ -45,7 +45,7 @@ class Costs {
   const int64_t room_;
   const std::function<void(const std::string&)> tell_;
   std::map<Key, std::optional<PassCost>> measured_;  ///< nothing: more than `room_`
-  std::map<int64_t, std::vector<double>> layer_seconds_;
+  std::map<std::pair<int64_t, bool>, std::vector<pipeline::LayerCost>> of_layers_;
   std::map<int64_t, double> update_seconds_;
 };
 

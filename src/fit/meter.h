@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/range.h"
+#include "pipeline/split.h"
 
 namespace lockstep::fit {
 
@@ -50,8 +51,9 @@ class Meter {
 
   /// Nothing if it needs more than `room` bytes.
   virtual std::optional<PassCost> measure(const Pass& pass, int64_t room) = 0;
-  /// By layer: seconds of a forward and a backward pass over so many samples.
-  virtual std::vector<double> layer_seconds(int64_t samples) = 0;
+  /// By layer: what a forward and a backward pass over so many samples costs, about. The state is
+  /// only what kernels keep.
+  virtual std::vector<pipeline::LayerCost> layer_costs(int64_t samples, bool recompute) = 0;
   /// Seconds of the optimizer's update of so many bytes of parameters.
   virtual double update_seconds(int64_t bytes) = 0;
 };

@@ -39,9 +39,10 @@ bool is_narrow(const Recipe& recipe) {
   return recipe.train.compress == "f16" || recipe.train.compress == "bf16";
 }
 
-// Of one device that computes `layers`, with `in_flight` micro-batches between their passes.
-DeviceNeeds needs_of(const Way& way, const Question& question, Range layers, int in_flight,
-                     const PassCost& pass, Costs& costs) {
+// Of one device that computes `layers`, with `in_flight` micro-batches between their passes and the
+// gradients of its inputs, which are kept until the next ones are sent.
+DeviceNeeds needs_of(const Way& way, const Question& question, Range layers, const PassCost& pass,
+                     Costs& costs, int in_flight = 1, int64_t sent_gradients = 0) {
   const LayerSize size = costs.size_of(layers);
   const Recipe& recipe = question.recipe;
   const auto& optimizer = optim::optimizers().at(recipe.optimizer.name);
@@ -53,7 +54,7 @@ DeviceNeeds needs_of(const Way& way, const Question& question, Range layers, int
           .gradients =
               is_narrow(recipe) ? size.trained + slots * size.trained / 2 : slots * size.trained,
           .optimizer = way.zero ? (state + way.pipelines - 1) / way.pipelines : state,
-          .activations = pass.kept + pass.peak + (in_flight - 1) * pass.held,
+          .activations = pass.kept + pass.peak + (in_flight - 1) * pass.held + sent_gradients,
           // The loader prepares the next batch on the device while one is computed.
           .batches = has_samples ? 2 * share * costs.meter().bytes_per_sample() : 0};
 }
@@ -79,7 +80,7 @@ Way predicted_without_stages(Way way, const Question& question, Costs& costs) {
   const auto passes = static_cast<double>(way.shards * way.accumulate);
   const KnownCost known = costs.of({layers, way.samples_per_pass, way.recompute});
   way.measured = known.measured;
-  way.needs = needs_of(way, question, layers, 1, known.cost, costs);
+  way.needs = needs_of(way, question, layers, known.cost, costs);
   const int64_t trained = costs.size_of(layers).trained;
   way.seconds_per_step =
       passes * (known.cost.forward + known.cost.backward) +
@@ -88,20 +89,34 @@ Way predicted_without_stages(Way way, const Question& question, Costs& costs) {
   return way;
 }
 
+// The fastest split of those that fit, as far as the costs of single layers tell.
+std::vector<Range> split_of(const Way& way, const Question& question,
+                            const pipeline::PipelineSchedule& schedule, Costs& costs) {
+  std::vector<pipeline::LayerCost> layers = costs.of_layers(way.samples_per_pass, way.recompute);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto number = static_cast<int64_t>(i);
+    layers[i].state += needs_of(way, question, {number, number + 1}, {}, costs).sum();
+  }
+  return fitted_split(layers, schedule, question.limit).split;
+}
+
 Way predicted_with_stages(Way way, const Question& question, Costs& costs) {
-  const auto& row = pipeline::pipeline_schedules().at("1f1b");
+  const auto& row = pipeline::pipeline_schedules().at(way.schedule);
   const pipeline::PipelineSchedule schedule = make_schedule(
       row, {.stages = way.stages, .micro_batches = static_cast<int>(way.shards * way.accumulate)});
   const std::vector<int> in_flight = pipeline::memory_in_flight(schedule);
-  if (way.split.empty()) way.split = costs.split(way.stages, way.samples_per_pass);
+  if (way.split.empty()) way.split = split_of(way, question, schedule, costs);
   sim::PipelineCosts times;
   double after = 0;
+  int64_t sent_gradients = 0;
   for (size_t stage = 0; stage < way.split.size(); ++stage) {
     const Range layers = way.split[stage];
     const auto [cost, measured] = costs.of({layers, way.samples_per_pass, way.recompute});
     way.measured = way.measured && measured;
-    const DeviceNeeds needs = needs_of(way, question, layers, in_flight[stage], cost, costs);
+    const DeviceNeeds needs =
+        needs_of(way, question, layers, cost, costs, in_flight[stage], sent_gradients);
     if (needs.sum() > way.needs.sum()) way.needs = needs;
+    if (schedule.shape.micro_batches > 1) sent_gradients = cost.sent;
     const auto message = [&](int64_t bytes) {
       return question.network.latency +
              static_cast<double>(bytes) / question.network.bytes_per_second;
@@ -138,7 +153,7 @@ Way with_fastest_passes(Way way, const Question& question, Costs& costs) {
   std::vector<Way> tried;
   for (const int64_t pieces : divisors(shard)) {
     if (pieces < way.stages && pieces < shard) continue;
-    if (pieces > int64_t{8} * way.stages) break;
+    if (pieces > int64_t{8} * way.stages && !tried.empty()) break;
     Way one = way;
     one.accumulate = pieces;
     one.samples_per_pass = shard / pieces;
@@ -240,20 +255,24 @@ std::string Way::name() const {
   return fmt::format("{}", fmt::join(parts, " + "));
 }
 
-std::vector<std::string> Way::flags(int64_t batch) const {
-  std::vector<std::string> flags = {"--batch", fmt::format("{}", batch), "--shards",
+std::vector<std::string> Way::flags(const Recipe& recipe) const {
+  std::vector<std::string> flags = {"--batch", fmt::format("{}", recipe.train.batch), "--shards",
                                     fmt::format("{}", pipelines * shards)};
   const auto add = [&](const char* flag, const std::string& value) {
     flags.insert(flags.end(), {flag, value});
   };
-  if (accumulate > 1) add("--accumulate", fmt::format("{}", accumulate));
+  const auto has = [](auto own, auto recipes, auto usual) {
+    return own != usual || recipes != usual;
+  };
+  if (has(accumulate, recipe.train.accumulate, 1))
+    add("--accumulate", fmt::format("{}", accumulate));
   if (devices() > 1) add("--workers", fmt::format("{}", devices()));
-  if (stages > 1) {
-    add("--stages", fmt::format("{}", stages));
-    add("--split", pipeline::to_text(split));
-  }
-  if (recompute) add("--set", "parallel.recompute=true");
-  if (zero) flags.emplace_back("--zero");
+  if (has(stages, recipe.parallel.stages, 1)) add("--stages", fmt::format("{}", stages));
+  if (stages > 1 && has(schedule, recipe.parallel.schedule, "1f1b")) add("--schedule", schedule);
+  if (stages > 1 || !recipe.parallel.split.empty()) add("--split", pipeline::to_text(split));
+  if (has(recompute, recipe.parallel.recompute, false))
+    add("--set", fmt::format("parallel.recompute={}", recompute));
+  if (has(zero, recipe.parallel.zero, false)) add("--set", fmt::format("parallel.zero={}", zero));
   return flags;
 }
 

@@ -38,6 +38,7 @@ struct Way {
   int64_t accumulate = 1;  ///< pieces of a shard
   bool recompute = false;
   bool zero = false;
+  std::string schedule = "1f1b";  ///< of stages
   std::vector<Range> split = {};  ///< with stages: the layers of each
   int64_t samples_per_pass = 1;
 
@@ -49,8 +50,8 @@ struct Way {
   int devices() const { return pipelines * stages; }
   /// "data parallel + accumulate".
   std::string name() const;
-  /// Flags of `lockstep train` that do it.
-  std::vector<std::string> flags(int64_t batch) const;
+  /// Flags of `lockstep train` that do it, where the recipe is as it is without flags for these.
+  std::vector<std::string> flags(const Recipe& recipe) const;
 };
 
 /// What one way needs and takes.

@@ -93,7 +93,8 @@ fit::Way way_of(const Recipe& recipe, int workers, const std::vector<fit::LayerS
                .stages = shape.stages,
                .accumulate = recipe.train.accumulate,
                .recompute = recipe.parallel.recompute,
-               .zero = recipe.parallel.zero};
+               .zero = recipe.parallel.zero,
+               .schedule = recipe.parallel.schedule};
   if (recipe.train.shards > 0)
     way.shards = (recipe.train.shards + way.pipelines - 1) / way.pipelines;
   std::vector<std::string> names;

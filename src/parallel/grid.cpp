@@ -95,6 +95,7 @@ std::vector<PartLinks> link_parts(const Grid& grid, World everyone,
     const bool takes_part = sends || receives;
     std::optional<World> pair = everyone.split(takes_part ? grid.pipeline() : -1, receives ? 1 : 0);
     if (!takes_part) return nullptr;
+    pair->communicator().set_cargo(collective::Cargo::Kind::activations);
     return make_remote_link(std::move(*pair), devices[at(sends ? from : to)]);
   };
   for (int part = 0; part + 1 < grid.shape().parts(); ++part) {

@@ -81,6 +81,10 @@ struct PartCost {
     working = std::max(working, layer.working);
   }
   int64_t bytes(int64_t in_flight) const { return state + in_flight * (held + inputs) + working; }
+  // The gradients of the inputs of part p that were sent last.
+  int64_t sent(size_t p, const PipelineShape& shape) const {
+    return p > 0 && shape.micro_batches > 1 ? inputs : 0;
+  }
 };
 
 PartCost cost_of(const std::vector<LayerCost>& layers, Range part) {
@@ -155,7 +159,7 @@ std::vector<int64_t> bytes_of_stages(const std::vector<LayerCost>& layers,
   for (size_t stage = 0; stage < schedule.actions.size(); ++stage) {
     int64_t always = 0, working = 0, held = 0, most_held = 0;
     for (size_t p = stage; p < parts.size(); p += schedule.actions.size()) {
-      always += parts[p].state;
+      always += parts[p].state + parts[p].sent(p, schedule.shape);
       working = std::max(working, parts[p].working);
     }
     for (const Action& action : schedule.actions[stage]) {
@@ -181,11 +185,11 @@ FittedSplit fitted_split(const std::vector<LayerCost>& layers, const PipelineSch
   const std::vector<int64_t> in_flight = in_flight_by_part(schedule);
   const int64_t share = limit / schedule.shape.parts_per_stage;
   const auto within = cheapest_split(layers, parts, [&](size_t p, const PartCost& part) {
-    return part.bytes(in_flight[p]) <= share ? part.seconds : kNever;
+    return part.bytes(in_flight[p]) + part.sent(p, schedule.shape) <= share ? part.seconds : kNever;
   });
   if (within) return {*within};
   const auto smallest = cheapest_split(layers, parts, [&](size_t p, const PartCost& part) {
-    return static_cast<double>(part.bytes(in_flight[p]));
+    return static_cast<double>(part.bytes(in_flight[p]) + part.sent(p, schedule.shape));
   });
   return {*smallest, fits(*smallest)};
 }

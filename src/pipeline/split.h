@@ -32,7 +32,8 @@ std::vector<Range> parse_split(const std::string& text, const std::vector<std::s
 std::vector<Range> balanced_split(const std::vector<double>& costs, int parts);
 
 /// By stage, the bytes that it needs at most: the state of its layers, what is in flight by the
-/// schedule, and what its hungriest layer needs to compute.
+/// schedule, what its hungriest layer needs to compute, and the gradients of its inputs that it
+/// sent last, which are kept until the next ones are sent.
 std::vector<int64_t> bytes_of_stages(const std::vector<LayerCost>& layers,
                                      const std::vector<Range>& split,
                                      const PipelineSchedule& schedule);

@@ -74,7 +74,7 @@ class PassMeter final : public fit::Meter {
   const std::string& undivided() const override { return undivided_; }
   int64_t bytes_per_sample() const override { return bytes_per_sample_; }
   std::optional<fit::PassCost> measure(const fit::Pass& pass, int64_t room) override;
-  std::vector<double> layer_seconds(int64_t samples) override;
+  std::vector<pipeline::LayerCost> layer_costs(int64_t samples, bool recompute) override;
   double update_seconds(int64_t bytes) override;
 
  private:
@@ -270,14 +270,11 @@ std::optional<fit::PassCost> PassMeter::measure(const fit::Pass& pass, int64_t r
   }
 }
 
-std::vector<double> PassMeter::layer_seconds(int64_t samples) {
+std::vector<pipeline::LayerCost> PassMeter::layer_costs(int64_t samples, bool recompute) {
   const auto model = std::dynamic_pointer_cast<SequentialModel>(
       make_model(recipe_, *data_->splits.train, *objective_));
-  std::vector<double> seconds;
-  for (const pipeline::LayerCost& cost :
-       parallel::measure_layers(model, batch_of(samples, c10::kCPU).inputs, Activations::kept))
-    seconds.push_back(cost.seconds);
-  return seconds;
+  return parallel::measure_layers(model, batch_of(samples, c10::kCPU).inputs,
+                                  recompute ? Activations::recomputed : Activations::kept);
 }
 
 double PassMeter::update_seconds(int64_t bytes) {

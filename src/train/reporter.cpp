@@ -208,6 +208,7 @@ Json Reporter::bytes_sent() const {
   return {{"gradients", setup_.group.bytes_sent(Cargo::Kind::gradients)},
           {"parameters", setup_.group.bytes_sent(Cargo::Kind::parameters)},
           {"buffers", setup_.group.bytes_sent(Cargo::Kind::buffers)},
+          {"activations", setup_.group.bytes_sent(Cargo::Kind::activations)},
           {"other", setup_.group.bytes_sent(Cargo::Kind::other)}};
 }
 
@@ -231,6 +232,24 @@ Json Reporter::memory_of_all() const {
   Json figures = {{"memory", largest_memory(by_stage)}};
   if (grid.shape().stages > 1) figures["memory_by_stage"] = by_stage;
   return figures;
+}
+
+// Where stages have workers of their own: what each did with its time, and the share of it in which
+// they waited for each other.
+Json Reporter::times_of_stages(const observe::SpanTimes& spans) const {
+  const parallel::Grid& grid = *setup_.grid;
+  if (grid.is_whole()) return Json::object();
+  Json own = to_json(spans);
+  own["rank"] = setup_.group.rank();
+  own["stage"] = grid.shape().stage_of(grid.parts().front());
+  Json all = Json::array();
+  double waited = 0, computed = 0;
+  for (const std::string& text : setup_.group.gather_texts(own.dump())) {
+    const Json& times = all.emplace_back(Json::parse(text));
+    waited += times["exchange"].get<double>();
+    computed += times["forward"].get<double>() + times["backward"].get<double>();
+  }
+  return {{"spans_by_stage", all}, {"bubble", waited / (waited + computed)}};
 }
 
 void Reporter::evaluate(int64_t step) {
@@ -334,6 +353,7 @@ Json Reporter::end(const ResumePoint& point, const Results& last, const Straggle
                 {"spans", to_json(spent.spans)},
                 {"out", out()}});
   event.update(memory_of_all());
+  event.update(times_of_stages(spent.spans));
   if (const auto waiting = noticeable_waiting(report, seconds)) event["stragglers"] = *waiting;
   events_.write(event);
   return event;

@@ -69,6 +69,7 @@ class Reporter {
   run::Json bytes_sent() const;
   run::Json bytes_sent_by_all() const;
   run::Json memory_of_all() const;
+  run::Json times_of_stages(const observe::SpanTimes& spans) const;
 
   const Setup& setup_;
   const Recipe& recipe_;

@@ -93,9 +93,7 @@ TEST_F(Fit, PredictsThePeakOfStepsThatWereNotMeasured) {
                   fmt::format("{}-{}-{}", name, batch, &way - all.data()));
         ASSERT_EQ(result.exit_code, 0) << command << "\n" << result.err;
         const double peak = Json::parse(result.out).at("memory").at("peak");
-        // Peaks of stages were seen to be up to 8 % above what is predicted.
-        const double tolerance = command.find("--stages") == std::string::npos ? 0.05 : 0.12;
-        EXPECT_NEAR(way.at("peak_bytes").get<double>() / peak, 1, tolerance) << command;
+        EXPECT_NEAR(way.at("peak_bytes").get<double>() / peak, 1, 0.05) << command;
       }
     }
 }
@@ -147,9 +145,7 @@ TEST_F(Fit, MeasuresOnVirtualDevicesToo) {
               fmt::format("virtual-{}", &way - all.data()));
     ASSERT_EQ(result.exit_code, 0) << way << result.err;
     const double peak = Json::parse(result.out).at("memory").at("peak");
-    const bool has_stages =
-        way.at("command").get<std::string>().find("--stages") != std::string::npos;
-    EXPECT_NEAR(way.at("peak_bytes").get<double>() / peak, 1, has_stages ? 0.12 : 0.05) << way;
+    EXPECT_NEAR(way.at("peak_bytes").get<double>() / peak, 1, 0.05) << way;
   }
 }
 

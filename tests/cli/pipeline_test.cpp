@@ -109,6 +109,27 @@ TEST_F(Stages, HoldFewerActivationsWith1f1bThanWithGpipe) {
     }
 }
 
+TEST_F(Stages, SayHowLongEachComputedAndWaitedAndWhatTheySent) {
+  const nlohmann::json grid = result("grid", {"--workers", "4", "--stages", "2"});
+  ASSERT_EQ(grid["spans_by_stage"].size(), 4U);
+  double waited = 0, computed = 0;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    const nlohmann::json& times = grid["spans_by_stage"][rank];
+    EXPECT_EQ(times["rank"], rank);
+    EXPECT_EQ(times["stage"], rank % 2);
+    for (const char* span : {"forward", "backward"}) {
+      EXPECT_GT(times[span], 0.0);
+      computed += times[span].get<double>();
+    }
+    waited += times["exchange"].get<double>();
+  }
+  EXPECT_NEAR(grid["bubble"].get<double>(), waited / (waited + computed), 1e-9);
+  EXPECT_GT(grid["bytes_by_kind"]["activations"], 0);
+  const nlohmann::json workers = result("workers", {"--workers", "2"});
+  EXPECT_FALSE(workers.contains("bubble"));
+  EXPECT_EQ(workers["bytes_by_kind"]["activations"], 0);
+}
+
 TEST_F(Stages, MayBeOthersWhenARunIsResumed) {
   const std::string alone = digest("alone", {});
   const Words staged = {"--workers", "2", "--stages", "2"};

@@ -39,8 +39,10 @@ class ExactMeter final : public Meter {
     if (cost.peak > room) return std::nullopt;
     return cost;
   }
-  std::vector<double> layer_seconds(int64_t) override {
-    return std::vector<double>(layers_.size(), 1.0);
+  std::vector<pipeline::LayerCost> layer_costs(int64_t samples, bool recompute) override {
+    const int64_t held = kPerSample * samples;
+    return std::vector<pipeline::LayerCost>(
+        layers_.size(), {.seconds = 1.0, .held = recompute ? held / 4 : held, .working = kScratch});
   }
   double update_seconds(int64_t bytes) override { return 1e-9 * static_cast<double>(bytes); }
 
@@ -87,7 +89,7 @@ TEST(Ways, NeedADeviceForEverySampleWhereADeviceTakesOne) {
   EXPECT_EQ(plain->devices(), 32);
   EXPECT_TRUE(plain->fits);
   EXPECT_EQ(plain->needs.sum(), one_sample);
-  EXPECT_EQ(plain->flags(32),
+  EXPECT_EQ(plain->flags(question(one_sample, 32).recipe),
             (std::vector<std::string>{"--batch", "32", "--shards", "32", "--workers", "32"}));
 }
 
@@ -115,6 +117,66 @@ TEST(Ways, WithStagesHoldWhatIsInFlight) {
   EXPECT_EQ(two.split, (std::vector<Range>{{0, 2}, {2, 4}}));
   // (S-1+M) slots of a stage's forward and backward pass.
   EXPECT_NEAR(two.seconds_per_step, 5 * 3e-3 * 400, 1e-3);
+}
+
+TEST(Ways, WithStagesKeepTheGradientsOfInputsThatWereSentLast) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  // One layer and three: the second stage needs most.
+  const std::vector<Range> split = {{0, 1}, {1, 4}};
+  const Way once = predicted({.stages = 2, .split = split, .samples_per_pass = 8}, asked, costs);
+  EXPECT_EQ(once.needs.activations, 3 * 8 * kPerSample + kScratch);
+  const Way pieces = predicted(
+      {.stages = 2, .accumulate = 4, .split = split, .samples_per_pass = 2}, asked, costs);
+  EXPECT_EQ(pieces.needs.activations, 3 * 2 * kPerSample + kScratch + 2 * kPerSample);
+}
+
+TEST(Ways, WithStagesAreSplitSoThatTheyFit) {
+  ExactMeter meter(8);
+  Question asked = question(1 << 20, 128);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  const Way way{.stages = 2, .accumulate = 4, .samples_per_pass = 32};
+  const Way balanced = predicted(way, asked, costs);
+  EXPECT_EQ(balanced.split, (std::vector<Range>{{0, 4}, {4, 8}}));
+  // The first stage has two micro-batches in flight, and needs more than the second one.
+  asked.limit = balanced.needs.sum() - 1;
+  const Way fitted = predicted(way, asked, costs);
+  EXPECT_EQ(fitted.split, (std::vector<Range>{{0, 3}, {3, 8}}));
+  EXPECT_TRUE(fitted.fits);
+}
+
+TEST(Ways, WithAScheduleHoldWhatThatHasInFlight) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  const Way all = predicted(
+      {.stages = 2, .accumulate = 4, .schedule = "gpipe", .samples_per_pass = 2}, asked, costs);
+  EXPECT_EQ(all.needs.activations,
+            (2 * 2 * kPerSample + kScratch) + 3 * 2 * 2 * kPerSample + 2 * kPerSample);
+}
+
+TEST(Ways, DivideABatchThatIsAPrimeNumberIntoSingleSamples) {
+  ExactMeter meter;
+  for (const Way& way : found(question(1 << 20, 97), meter).ways)
+    if (way.stages > 1) EXPECT_EQ(way.accumulate, 97) << way.name();
+}
+
+TEST(Ways, NameWhatTheRecipeHasAndTheyDoNot) {
+  Recipe recipe = question(0, 32).recipe;
+  recipe.train.accumulate = 4;
+  recipe.parallel = {
+      .stages = 2, .schedule = "gpipe", .split = "1", .recompute = true, .zero = true};
+  EXPECT_EQ(Way{}.flags(recipe),
+            (std::vector<std::string>{"--batch", "32", "--shards", "1", "--accumulate", "1",
+                                      "--stages", "1", "--split", "", "--set",
+                                      "parallel.recompute=false", "--set", "parallel.zero=false"}));
+  const Way stages{.stages = 2, .split = {{0, 3}, {3, 4}}};
+  EXPECT_EQ(
+      stages.flags(recipe),
+      (std::vector<std::string>{"--batch", "32", "--shards", "1", "--accumulate", "1", "--workers",
+                                "2", "--stages", "2", "--schedule", "1f1b", "--split", "3", "--set",
+                                "parallel.recompute=false", "--set", "parallel.zero=false"}));
 }
 
 TEST(Ways, WithZeroDivideTheOptimizersState) {

@@ -76,6 +76,7 @@ std::vector<LayerCost> various_layers(int count) {
   return layers;
 }
 
+// The second stage keeps the gradients of its inputs that it sent, until it sends the next ones.
 TEST(Split, NeedsTheStateOfItsLayersAndWhatIsInFlight) {
   const std::vector<LayerCost> layers = {{.state = 100, .inputs = 1, .held = 10, .working = 3},
                                          {.state = 200, .inputs = 2, .held = 20, .working = 5},
@@ -83,9 +84,11 @@ TEST(Split, NeedsTheStateOfItsLayersAndWhatIsInFlight) {
   const std::vector<Range> split = {{0, 2}, {2, 3}};
   using Bytes = std::vector<int64_t>;
   EXPECT_EQ(bytes_of_stages(layers, split, schedule_of("gpipe", 2, 8)),
-            (Bytes{300 + 8 * 31 + 5, 400 + 8 * 44 + 4}));
+            (Bytes{300 + 8 * 31 + 5, 400 + 8 * 44 + 4 + 4}));
   EXPECT_EQ(bytes_of_stages(layers, split, schedule_of("1f1b", 2, 8)),
-            (Bytes{300 + 2 * 31 + 5, 400 + 44 + 4}));
+            (Bytes{300 + 2 * 31 + 5, 400 + 44 + 4 + 4}));
+  EXPECT_EQ(bytes_of_stages(layers, split, schedule_of("1f1b", 2, 1)),
+            (Bytes{300 + 31 + 5, 400 + 44 + 4}));
   // Both parts are on one stage; their inputs are held, too.
   EXPECT_EQ(bytes_of_stages(layers, split, schedule_of("interleaved", 1, 1, 2)),
             (Bytes{700 + 31 + 44 + 5}));
