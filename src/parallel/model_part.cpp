@@ -119,6 +119,12 @@ Tensors ModelPart::forward(const Tensors& inputs) const {
   return x;
 }
 
+c10::Device ModelPart::device() const {
+  for (const torch::Tensor& parameter : module_->parameters()) return parameter.device();
+  for (const torch::Tensor& buffer : module_->buffers()) return buffer.device();
+  return c10::kCPU;
+}
+
 std::string ModelPart::describe() const {
   if (layers_.empty() || (first_ && last_)) return "the model";
   if (layers_.size() == 1) return fmt::format("layer {}", layers_.front().name);

@@ -29,6 +29,8 @@ class ModelPart {
   /// Its parameters and buffers, under the names that they have in the model.
   torch::nn::Module& module() const { return *module_; }
 
+  /// Where it is; the CPU if it has neither parameters nor buffers.
+  c10::Device device() const;
   bool is_first() const { return first_; }
   bool is_last() const { return last_; }
   /// "layers conv1 to layer1.1"; "the model", if it is all of it.
