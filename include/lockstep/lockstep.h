@@ -12,6 +12,7 @@
 #include "lockstep/error.h"
 #include "lockstep/gradient_hook.h"
 #include "lockstep/main.h"
+#include "lockstep/pipeline.h"
 #include "lockstep/sampler.h"
 #include "lockstep/sharded_optimizer.h"
 #include "lockstep/sync_batch_norm.h"

@@ -1,12 +1,14 @@
 #include "parallel/grid.h"
 
 #include <fmt/format.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "collective/communicator.h"
+#include "parallel/named_tensors.h"
 #include "pipeline/workers.h"
 
 namespace lockstep::parallel {
@@ -45,9 +47,36 @@ World& Grid::replicas(int part) {
   return replicas_[static_cast<size_t>(std::ranges::find(parts_, part) - parts_.begin())];
 }
 
+std::vector<World> Grid::worlds() const {
+  std::vector<World> all = replicas_;
+  if (pipeline_world_) all.push_back(*pipeline_world_);
+  return all;
+}
+
 void Grid::share_from_last(std::vector<double>& numbers) {
   if (pipeline_world_)
     pipeline_world_->communicator().broadcast(buffer_of_numbers(numbers), shape_.stages - 1);
+}
+
+Tensors Grid::shared_from_last(const Tensors& tensors) {
+  const Tensors own = moved(tensors, c10::kCPU);
+  if (!pipeline_world_) return own;
+  const int last = shape_.stages - 1;
+  nlohmann::json header = nlohmann::json::array();
+  for (const auto& [name, tensor] : own)
+    header.push_back({name, static_cast<int>(tensor.scalar_type()), tensor.sizes().vec()});
+  header = nlohmann::json::parse(pipeline_world_->broadcast(header.dump(), last));
+  std::vector<Tensors::Item> shared;
+  for (const auto& row : header) {
+    const bool has_it = pipeline_world_->rank() == last;
+    const at::Tensor tensor =
+        has_it ? (own.begin() + static_cast<ptrdiff_t>(shared.size()))->second.contiguous()
+               : torch::empty(row[2].get<std::vector<int64_t>>(),
+                              static_cast<at::ScalarType>(row[1].get<int>()));
+    if (tensor.numel() > 0) pipeline_world_->broadcast(tensor, last);
+    shared.emplace_back(row[0].get<std::string>(), tensor);
+  }
+  return Tensors(std::move(shared));
 }
 
 void Grid::add_up(std::vector<double>& numbers) {

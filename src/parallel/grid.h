@@ -33,12 +33,16 @@ class Grid {
 
   /// The workers that compute the same part as this one, ranked by pipeline.
   World& replicas(int part);
+  /// All worlds that were made for the grid.
+  std::vector<World> worlds() const;
 
   // Between the workers of a pipeline, all of which call the same. They do nothing where a pipeline
   // is one worker.
 
   /// The numbers become those of the worker with the last part.
   void share_from_last(std::vector<double>& numbers);
+  /// The tensors of the worker with the last part, in host memory.
+  Tensors shared_from_last(const Tensors& tensors);
   /// The numbers become their sums.
   void add_up(std::vector<double>& numbers);
   /// The texts of all workers, in the order of stages.

@@ -119,6 +119,12 @@ Tensors ModelPart::forward(const Tensors& inputs) const {
   return x;
 }
 
+c10::Device ModelPart::device() const {
+  for (const torch::Tensor& parameter : module_->parameters()) return parameter.device();
+  for (const torch::Tensor& buffer : module_->buffers()) return buffer.device();
+  return c10::kCPU;
+}
+
 std::string ModelPart::describe() const {
   if (layers_.empty() || (first_ && last_)) return "the model";
   if (layers_.size() == 1) return fmt::format("layer {}", layers_.front().name);
@@ -137,7 +143,8 @@ std::shared_ptr<SequentialModel> require_layers(const std::shared_ptr<Model>& mo
   return sequential;
 }
 
-void check_parts(const SequentialModel& model, const std::vector<Range>& parts) {
+void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
+                 const pipeline::OptionNames& options, Untrained untrained) {
   require_known_names(model);
   struct Owner {
     size_t part;
@@ -154,16 +161,15 @@ void check_parts(const SequentialModel& model, const std::vector<Range>& parts) 
       if (is_new || found->second.part == i) continue;
       throw BadInput(
           "{} of part {} and {} of part {} are the same tensor: layers that share weights must be "
-          "in one part and cannot be computed again (parallel.recompute); choose where to divide "
-          "the model by --split, or do not share them",
-          found->second.what, found->second.part, each.what, i);
+          "in one part and cannot be computed again ({}); choose where to divide "
+          "the model by {}, or do not share them",
+          found->second.what, found->second.part, each.what, i, options.recompute, options.split);
     }
-    if (!trains_something(*module))
+    if (untrained == Untrained::refused && !trains_something(*module))
       throw BadInput(
-          "part {} ({} to {}) has no trained parameters: choose where to divide the model by "
-          "--split",
-          i, model.layers()[static_cast<size_t>(parts[i].begin)].name,
-          model.layers()[static_cast<size_t>(parts[i].end) - 1].name);
+          "part {} ({} to {}) has no trained parameters: choose where to divide the model by {}", i,
+          model.layers()[static_cast<size_t>(parts[i].begin)].name,
+          model.layers()[static_cast<size_t>(parts[i].end) - 1].name, options.split);
   }
   for (const OwnedTensor& each : owned_tensors(model))
     if (!used.contains(each.name) && !owners.contains(each.tensor.unsafeGetTensorImpl()))

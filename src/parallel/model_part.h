@@ -7,6 +7,7 @@
 #include "base/range.h"
 #include "lockstep/model.h"
 #include "lockstep/sequential_model.h"
+#include "pipeline/split.h"
 
 namespace lockstep::parallel {
 
@@ -29,6 +30,8 @@ class ModelPart {
   /// Its parameters and buffers, under the names that they have in the model.
   torch::nn::Module& module() const { return *module_; }
 
+  /// Where it is; the CPU if it has neither parameters nor buffers.
+  c10::Device device() const;
   bool is_first() const { return first_; }
   bool is_last() const { return last_; }
   /// "layers conv1 to layer1.1"; "the model", if it is all of it.
@@ -49,8 +52,12 @@ std::shared_ptr<SequentialModel> require_layers(const std::shared_ptr<Model>& mo
                                                 const std::string& name);
 
 /// Throws BadInput that names a parameter or buffer which no layer uses, one that layers of
-/// different parts use, or a name that the model does not have. `parts` are ranges of layers.
-void check_parts(const SequentialModel& model, const std::vector<Range>& parts);
+/// different parts use, or a name that the model does not have. `parts` are ranges of layers. One
+/// that trains nothing is refused, too, or allowed.
+enum class Untrained { refused, allowed };
+void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
+                 const pipeline::OptionNames& options = {},
+                 Untrained untrained = Untrained::refused);
 
 /// Frees the memory of the model's parameters and buffers that are in none of `kept`.
 void release_others(Model& model, const std::vector<ModelPart>& kept);

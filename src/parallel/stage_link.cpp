@@ -119,6 +119,8 @@ class RemoteLink final : public StageLink {
     sending_.clear();
   }
 
+  std::optional<World> world() const override { return world_; }
+
  private:
   static constexpr int kSender = 0;
   static constexpr int kReceiver = 1;

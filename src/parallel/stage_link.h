@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "lockstep/batch.h"
 #include "lockstep/world.h"
@@ -32,6 +33,8 @@ class StageLink {
   virtual StageMessage receive() = 0;
   /// Waits until all messages that were sent have been received.
   virtual void finish() = 0;
+  /// In which the other worker may wait for this one, if there is another.
+  virtual std::optional<World> world() const { return std::nullopt; }
 };
 
 /// Between two parts of this worker; `device` is the receiving one's.

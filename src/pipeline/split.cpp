@@ -20,7 +20,8 @@ std::string list_of(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(numbered, ", "));
 }
 
-int64_t layer_named(const std::string& word, const std::string& text,
+// `option` is the one whose value is parsed: "--split 3,7".
+int64_t layer_named(const std::string& word, const std::string& option,
                     const std::vector<std::string>& names) {
   if (const auto found = std::ranges::find(names, word); found != names.end())
     return found - names.begin();
@@ -28,7 +29,7 @@ int64_t layer_named(const std::string& word, const std::string& text,
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
   const bool is_number = error == std::errc() && end == word.data() + word.size();
   if (!is_number || number < 0 || number >= static_cast<int64_t>(names.size()))
-    throw BadInput("--split {}: '{}' is no layer of the model{}; there are: {}", text, word,
+    throw BadInput("{}: '{}' is no layer of the model{}; there are: {}", option, word,
                    is_number ? "" : did_you_mean(word, names), list_of(names));
   return number;
 }
@@ -42,23 +43,24 @@ void require_enough_layers(size_t layers, int parts) {
 }
 
 std::vector<Range> parse_split(const std::string& text, const std::vector<std::string>& names,
-                               int parts) {
+                               int parts, const OptionNames& options) {
   require_enough_layers(names.size(), parts);
+  const std::string option = fmt::format("{} {}", options.split, text);
   std::vector<Range> split(1);
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
-    const int64_t begin = layer_named(word, text, names);
+    const int64_t begin = layer_named(word, option, names);
     if (begin <= split.back().begin)
       throw BadInput(
-          "--split {}: part {} would have no layers, since the next one begins with layer {} ({}); "
+          "{}: part {} would have no layers, since the next one begins with layer {} ({}); "
           "list layers in the model's order, without the first",
-          text, split.size() - 1, begin, names[static_cast<size_t>(begin)]);
+          option, split.size() - 1, begin, names[static_cast<size_t>(begin)]);
     split.back().end = begin;
     split.push_back({begin, 0});
   }
   split.back().end = static_cast<int64_t>(names.size());
   if (static_cast<int>(split.size()) != parts)
-    throw BadInput("--split {}: lists {}, which makes {} parts; expected {} for {} parts", text,
+    throw BadInput("{}: lists {}, which makes {} parts; expected {} for {} parts", option,
                    split.size() - 1, split.size(), parts - 1, parts);
   return split;
 }

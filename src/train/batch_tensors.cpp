@@ -72,12 +72,6 @@ Batch to_tensors(const data::LoadedBatch& batch, const Fields& fields, Range ran
   });
 }
 
-Tensors moved(const Tensors& all, c10::Device device) {
-  std::vector<Tensors::Item> there;
-  for (const auto& [name, tensor] : all) there.emplace_back(name, tensor.to(device));
-  return Tensors(std::move(there));
-}
-
 Batch moved(Batch batch, c10::Device device) {
   batch.inputs = moved(batch.inputs, device);
   batch.targets = moved(batch.targets, device);

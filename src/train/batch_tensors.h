@@ -11,16 +11,18 @@
 #include "base/range.h"
 #include "data/loader.h"
 #include "lockstep/batch.h"
+#include "parallel/named_tensors.h"
 
 namespace lockstep::train {
+
+using parallel::moved;
 
 /// The samples in `range` (counted from the start of the whole batch) as tensors on a device. On
 /// the CPU they are views of the loader's memory.
 Batch to_tensors(const data::LoadedBatch& batch, const Fields& fields, Range range,
                  c10::Device device);
 
-/// On another device; on their own they are the same tensors.
-Tensors moved(const Tensors& tensors, c10::Device device);
+/// On another device; on its own they are the same tensors.
 Batch moved(Batch batch, c10::Device device);
 
 /// A worker's batches in its device's memory. On the CPU that is the loader's memory. For other

@@ -13,13 +13,14 @@
 #include "device/random.h"
 #include "train/batch_tensors.h"
 #include "train/outputs.h"
-#include "train/placement.h"
 #include "train/user_code.h"
 
 namespace lockstep::train {
 namespace {
 
 using objective::Scorecard;
+using parallel::concatenated;
+using parallel::narrowed;
 
 // The results of all workers in the order of batches, so that sums do not depend on which worker
 // computed which batch.
@@ -102,22 +103,6 @@ class InEvaluation {
   bool entered_ = true;
 };
 
-Tensors narrowed(const Tensors& all, int64_t begin, int64_t samples) {
-  std::vector<Tensors::Item> parts;
-  for (const auto& [name, tensor] : all) parts.emplace_back(name, tensor.narrow(0, begin, samples));
-  return Tensors(std::move(parts));
-}
-
-Tensors concatenated(const std::vector<Tensors>& pieces) {
-  std::vector<Tensors::Item> all;
-  for (size_t i = 0; i < pieces.front().size(); ++i) {
-    std::vector<torch::Tensor> parts;
-    for (const Tensors& piece : pieces) parts.push_back((piece.begin() + i)->second);
-    all.emplace_back((pieces.front().begin() + i)->first, torch::cat(parts));
-  }
-  return Tensors(std::move(all));
-}
-
 // A batch and a model's outputs for it, both on the model's device or, if that has too little
 // memory, on the host.
 struct Computed {
@@ -129,7 +114,7 @@ struct Computed {
 // too much memory, it computes half as many from then on.
 Computed outputs_by_pieces(const parallel::ModelPart& model, const std::vector<Field>& expected,
                            const Batch& batch, const CallPlace& place, int64_t& at_once) {
-  const c10::Device device = device_of(model.module());
+  const c10::Device device = model.device();
   while (true) {
     try {
       if (at_once >= batch.samples) {
@@ -164,9 +149,9 @@ Computed outputs_by_stages(const std::vector<EvaluatedModel::Part>& parts,
   for (int64_t begin = 0; begin < place.samples; begin += at_once) {
     const CallPlace here = {place.kind, place.number, std::min(at_once, place.samples - begin)};
     for (const auto& [part, links] : parts) {
-      const Tensors inputs = part.is_first() ? moved(narrowed(batch.inputs, begin, here.samples),
-                                                     device_of(part.module()))
-                                             : links.inputs->receive().tensors;
+      const Tensors inputs = part.is_first()
+                                 ? moved(narrowed(batch.inputs, begin, here.samples), part.device())
+                                 : links.inputs->receive().tensors;
       if (part.is_last()) {
         pieces.push_back(moved(outputs_of(part, inputs, expected, here), c10::kCPU));
         continue;

@@ -111,10 +111,4 @@ void limit_memory(c10::Device device, const Recipe& recipe) {
   if (device.is_cpu()) limit_cpu_memory(memory_limit(recipe));
 }
 
-c10::Device device_of(const torch::nn::Module& model) {
-  for (const torch::Tensor& parameter : model.parameters()) return parameter.device();
-  for (const torch::Tensor& buffer : model.buffers()) return buffer.device();
-  return c10::kCPU;
-}
-
 }  // namespace lockstep::train

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <c10/core/Device.h>
-#include <torch/nn/module.h>
 
 #include <string>
 #include <vector>
@@ -26,8 +25,5 @@ int64_t memory_limit(const Recipe& recipe);
 /// From now on the CPU has the recipe's limit. Other devices have it from the start: what is made
 /// on the host first and then moved, as a model, is not theirs.
 void limit_memory(c10::Device device, const Recipe& recipe);
-
-/// Where a model is; the CPU if it has neither parameters nor buffers.
-c10::Device device_of(const torch::nn::Module& model);
 
 }  // namespace lockstep::train

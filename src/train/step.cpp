@@ -6,10 +6,8 @@
 
 #include "device/random.h"
 #include "lockstep/error.h"
-#include "parallel/generator.h"
-#include "pipeline/in_one_order.h"
+#include "parallel/passes.h"
 #include "train/outputs.h"
-#include "train/placement.h"
 
 namespace lockstep::train {
 
@@ -17,8 +15,8 @@ using objective::Scorecard;
 using objective::Totals;
 using observe::ScopedSpan;
 using observe::Span;
+using parallel::PipelinePart;
 using parallel::Replica;
-using parallel::ShardStatistics;
 using pipeline::Action;
 
 namespace {
@@ -33,16 +31,9 @@ double items_of(const data::LoadedBatch& batch) {
   return static_cast<double>(std::max<int64_t>(batch.whole_items, 1));
 }
 
-// What this worker does in a step: the actions of its stage, or of all stages.
-std::vector<Action> actions_of(const Recipe& recipe, const parallel::Grid& grid,
-                               const collective::Shards& pieces) {
-  pipeline::PipelineShape shape = grid.shape();
+int micro_batches_of(const parallel::Grid& grid, const collective::Shards& pieces) {
   const auto pipeline = static_cast<size_t>(grid.pipeline());
-  shape.micro_batches = static_cast<int>(pieces.bounds()[pipeline + 1] - pieces.bounds()[pipeline]);
-  const pipeline::PipelineSchedule schedule =
-      make_schedule(pipeline::pipeline_schedules().at(recipe.parallel.schedule), shape);
-  return grid.is_whole() ? in_one_order(schedule)
-                         : schedule.actions[static_cast<size_t>(grid.parts().front())];
+  return static_cast<int>(pieces.bounds()[pipeline + 1] - pieces.bounds()[pipeline]);
 }
 
 }  // namespace
@@ -59,9 +50,11 @@ Step::Step(const Recipe& recipe, StepParts parts)
       clip_norm_(recipe.optimizer.clip_norm),
       outputs_(parts_.objective->outputs()),
       scorecard_(parts_.objective->metrics(), Phase::training),
-      actions_(actions_of(recipe, *parts_.grid, parts_.shards.cut(accumulate_))) {
+      actions_(
+          parallel::actions_of(recipe.parallel.schedule, *parts_.grid,
+                               micro_batches_of(*parts_.grid, parts_.shards.cut(accumulate_)))) {
   std::vector<c10::Device> devices;
-  for (const parallel::ModelPart& part : parts_.model) devices.push_back(device_of(part.module()));
+  for (const parallel::ModelPart& part : parts_.model) devices.push_back(part.device());
   const std::vector<parallel::PartLinks> links = link_parts(*parts_.grid, parts_.world, devices);
   for (size_t i = 0; i < parts_.model.size(); ++i)
     trained_.push_back(std::make_unique<TrainedPart>(
@@ -108,87 +101,70 @@ Range Step::samples_of(const Scene& scene, int micro_batch) const {
   return slice(scene.batch.whole, replica.pieces(), replica.piece(micro_batch));
 }
 
+class Step::ObjectivePasses final : public parallel::Passes {
+ public:
+  ObjectivePasses(Step& step, const Scene& scene) : step_(step), scene_(scene) {}
+
+  bool has_samples(int micro_batch) const override {
+    return !step_.samples_of(scene_, micro_batch).empty();
+  }
+  uint64_t seed(int64_t piece) const override {
+    return RandomStream(Purpose::forward, step_.seed_, scene_.step, piece).next();
+  }
+  Batch samples(PipelinePart& part, int micro_batch) override {
+    const Range samples = step_.samples_of(scene_, micro_batch);
+    return moved(step_.parts_.batches->part(scene_.batch, samples), part.device());
+  }
+  Tensors outputs(PipelinePart& part, const Tensors& inputs, int micro_batch) override {
+    return part.part().is_last()
+               ? outputs_of(part.part(), inputs, step_.outputs_, place(micro_batch))
+               : forward_of(part.part(), inputs, place(micro_batch));
+  }
+  Loss loss(const MicroBatch& own, int micro_batch) override {
+    return call_user_code("the objective's loss()", place(micro_batch), [&] {
+      return step_.checked(step_.parts_.objective->loss(own.outputs, own.samples));
+    });
+  }
+  void backward(PipelinePart& part, int micro_batch) override {
+    step_.backward(part, micro_batch, scene_);
+  }
+  void score(PipelinePart& part, int micro_batch) override {
+    step_.score(part, micro_batch, scene_);
+  }
+  int64_t notes() const override { return step_.requests_; }
+
+ private:
+  CallPlace place(int micro_batch) const {
+    return scene_.place(step_.samples_of(scene_, micro_batch).size(), step_.batch_);
+  }
+
+  Step& step_;
+  const Scene& scene_;
+};
+
 void Step::perform(const Action& action, const Scene& scene) {
-  TrainedPart& part = this->part(action.part);
-  const int micro_batch = action.micro_batch;
-  // Forward and backward passes of no samples count, too.
-  if (!action.computes() && samples_of(scene, micro_batch).empty()) return;
   const ScopedSpan span(scene.spans, action.kind == Kind::forward    ? Span::forward
                                      : action.kind == Kind::backward ? Span::backward
                                                                      : Span::exchange);
-  switch (action.kind) {
-    case Kind::receive_input:
-      return part.receive_input(micro_batch);
-    case Kind::forward:
-      return forward(part, micro_batch, scene);
-    case Kind::send_output:
-      return part.send_output(micro_batch, requests_);
-    case Kind::receive_gradient:
-      return part.receive_gradient(micro_batch);
-    case Kind::backward:
-      return backward(part, micro_batch, scene);
-    case Kind::send_gradient:
-      return part.send_gradient(micro_batch);
-  }
+  ObjectivePasses passes(*this, scene);
+  parallel::perform(action, part(action.part), passes);
 }
 
-// Seeded by step and shard, so that random numbers do not depend on who computes the shard, and
-// when. A part goes on where the one before it ended.
-void Step::seed_generator(const TrainedPart& part, const MicroBatch& own, int micro_batch,
-                          const Scene& scene) const {
-  const int64_t piece = part.replica().piece(micro_batch);
-  torch::manual_seed(RandomStream(Purpose::forward, seed_, scene.step, piece).next());
-  if (own.generator.defined()) parallel::set_generator_state(own.generator);
-}
-
-void Step::forward(TrainedPart& part, int micro_batch, const Scene& scene) {
+void Step::backward(PipelinePart& part, int micro_batch, const Scene& scene) {
   const Range samples = samples_of(scene, micro_batch);
-  part.replica().group().check();
-  part.replica().begin_forward(micro_batch, samples.empty() ? ShardStatistics::Shard::is_empty
-                                                            : ShardStatistics::Shard::has_samples);
-  if (samples.empty()) return;
-  const MemoryScope scope(MemoryUse::activations);
-  const CallPlace place = scene.place(samples.size(), batch_);
-  MicroBatch& own = part.micro_batch(micro_batch);
-  seed_generator(part, own, micro_batch, scene);
-  if (part.part().is_first() || part.part().is_last())
-    own.samples = moved(parts_.batches->part(scene.batch, samples), part.device());
-  const Tensors& inputs = part.part().is_first() ? own.samples.inputs : own.inputs;
-  if (!part.part().is_last()) {
-    const at::Tensor before = parallel::generator_state();
-    own.outputs = forward_of(part.part(), inputs, place);
-    const at::Tensor after = parallel::generator_state();
-    if (own.generator.defined() || !after.equal(before)) own.generator = after;
-    return;
-  }
-  own.outputs = outputs_of(part.part(), inputs, outputs_, place);
-  own.loss = call_user_code("the objective's loss()", place, [&] {
-    return checked(parts_.objective->loss(own.outputs, own.samples));
+  gradients_ = Gradients::taken;
+  // With this scale, the mean over shards is the sum divided by the whole batch's items.
+  const double scale = static_cast<double>(part.replica().shards()) / items_of(scene.batch);
+  call_user_code("the backward pass", scene.place(samples.size(), batch_), [&] {
+    if (part.part().is_last())
+      (part.micro_batch(micro_batch).loss.sum * scale).backward();
+    else
+      part.backward_from_gradients(micro_batch);
   });
+  gradients_ = Gradients::refused;
 }
 
-void Step::backward(TrainedPart& part, int micro_batch, const Scene& scene) {
-  const Range samples = samples_of(scene, micro_batch);
-  part.replica().begin_backward(micro_batch);
-  if (!samples.empty()) {
-    const MemoryScope scope(MemoryUse::activations);
-    gradients_ = Gradients::taken;
-    // With this scale, the mean over shards is the sum divided by the whole batch's items.
-    const double scale = static_cast<double>(part.replica().shards()) / items_of(scene.batch);
-    call_user_code("the backward pass", scene.place(samples.size(), batch_), [&] {
-      if (part.part().is_last())
-        (part.micro_batch(micro_batch).loss.sum * scale).backward();
-      else
-        part.backward_from_gradients(micro_batch);
-    });
-    gradients_ = Gradients::refused;
-  }
-  if (part.part().is_last()) score(part, micro_batch, scene);
-  part.replica().end_backward();
-  if (part.part().is_first()) part.forget(micro_batch);
-}
-
-void Step::score(TrainedPart& part, int micro_batch, const Scene& scene) {
+void Step::score(PipelinePart& part, int micro_batch, const Scene& scene) {
   const std::span<double> sums = sums_->slot(micro_batch);
   const Scorecard::Slot slot = {sums.first(scorecard_.sums()),
                                 maxima_ ? maxima_->slot(micro_batch) : std::span<double>(),
@@ -285,23 +261,13 @@ void Step::update(const Scene& scene, double weight) {
   const double items = items_of(scene.batch);
   for (const auto& part : trained_)
     if (weight != items) part->replica().scale_gradients(items / weight);
-  if (clip_norm_ > 0) clip_gradients();
+  if (clip_norm_ > 0) {
+    std::vector<PipelinePart*> parts;
+    for (const auto& part : trained_) parts.push_back(part.get());
+    parallel::clip_gradients(parts, parts_.parameters, *parts_.grid, clip_norm_);
+  }
   for (const auto& part : trained_)
     part->optimizer().step(parts_.schedule.at(scene.step), scene.step + 1);
-}
-
-// The norm is that of the whole model's gradients, added up in the order of its parameters.
-void Step::clip_gradients() {
-  std::vector<double> norms(parts_.parameters.size());
-  for (const auto& part : trained_) {
-    const std::vector<double> own = part->replica().gradient_norms();
-    for (size_t i = 0; i < own.size(); ++i)
-      norms[parts_.parameters.at(part->replica().parameters().names[i])] = own[i];
-  }
-  parts_.grid->add_up(norms);
-  const double norm = parallel::joint_norm(norms);
-  if (norm <= clip_norm_) return;
-  for (const auto& part : trained_) part->replica().scale_gradients(clip_norm_ / norm);
 }
 
 }  // namespace lockstep::train

@@ -84,17 +84,16 @@ class Step {
 
     CallPlace place(int64_t samples, int64_t whole_batch) const;
   };
+  /// Computes the objective of the scene's samples.
+  class ObjectivePasses;
 
   static int64_t bit(TogetherRequest request) { return int64_t{1} << static_cast<int>(request); }
 
   TrainedPart& part(int number);
   Range samples_of(const Scene& scene, int micro_batch) const;
   void perform(const pipeline::Action& action, const Scene& scene);
-  void forward(TrainedPart& part, int micro_batch, const Scene& scene);
-  void backward(TrainedPart& part, int micro_batch, const Scene& scene);
-  void seed_generator(const TrainedPart& part, const MicroBatch& own, int micro_batch,
-                      const Scene& scene) const;
-  void score(TrainedPart& part, int micro_batch, const Scene& scene);
+  void backward(parallel::PipelinePart& part, int micro_batch, const Scene& scene);
+  void score(parallel::PipelinePart& part, int micro_batch, const Scene& scene);
   objective::Totals finish(const Scene& scene);
   OutOfMemory with_advice(const OutOfMemory& error, const pipeline::Action& action,
                           const Scene& scene);
@@ -103,7 +102,6 @@ class Step {
   void take_gradient(size_t part, size_t parameter);
   Loss checked(Loss loss) const;
   void update(const Scene& scene, double weight);
-  void clip_gradients();
 
   // Constant after construction.
   const StepParts parts_;

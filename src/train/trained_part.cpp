@@ -1,12 +1,7 @@
 #include "train/trained_part.h"
 
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/types.h>
-
 #include <string>
 #include <utility>
-
-#include "train/placement.h"
 
 namespace lockstep::train {
 namespace {
@@ -43,63 +38,11 @@ ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& s
 TrainedPart::TrainedPart(const Recipe& recipe, parallel::ModelPart part, parallel::PartLinks links,
                          const World& replicas, const collective::Shards& shards,
                          parallel::Replica::OnGradient on_gradient)
-    : part_(std::move(part)),
-      device_(device_of(part_.module())),
-      links_(std::move(links)),
-      replica_(part_.module(), replicas, replica_options(recipe, shards), std::move(on_gradient)),
+    : PipelinePart(std::move(part), std::move(links), replicas, replica_options(recipe, shards),
+                   std::move(on_gradient)),
       optimizer_(
-          replica_, recipe.optimizer,
+          replica(), recipe.optimizer,
           recipe.parallel.zero ? FlatOptimizer::State::divided : FlatOptimizer::State::whole),
-      got_gradient_(replica_.parameters().size()) {}
-
-void TrainedPart::receive_input(int micro_batch) {
-  const MemoryScope scope(MemoryUse::activations);
-  parallel::StageMessage message = links_.inputs->receive();
-  under_way_[micro_batch] = {.inputs = std::move(message.tensors),
-                             .generator = std::move(message.generator),
-                             .notes = message.notes};
-}
-
-void TrainedPart::send_output(int micro_batch, int64_t notes) {
-  const MicroBatch& own = under_way_.at(micro_batch);
-  links_.outputs->send({own.outputs, own.generator, notes | own.notes});
-}
-
-void TrainedPart::receive_gradient(int micro_batch) {
-  const MemoryScope scope(MemoryUse::activations);
-  under_way_.at(micro_batch).gradients = links_.output_gradients->receive().tensors;
-}
-
-void TrainedPart::backward_from_gradients(int micro_batch) {
-  const MicroBatch& own = under_way_.at(micro_batch);
-  torch::autograd::variable_list roots, gradients;
-  auto gradient = own.gradients.begin();
-  for (const auto& [name, output] : own.outputs) {
-    if (!output.requires_grad()) continue;
-    if (const torch::Tensor& received = (gradient++)->second; received.defined()) {
-      roots.push_back(output);
-      gradients.push_back(received);
-    }
-  }
-  if (!roots.empty()) torch::autograd::backward(roots, gradients);
-}
-
-void TrainedPart::send_gradient(int micro_batch) {
-  std::vector<Tensors::Item> gradients;
-  for (const auto& [name, input] : under_way_.at(micro_batch).inputs)
-    if (input.requires_grad()) gradients.emplace_back(name, input.grad());
-  links_.gradients->send({Tensors(std::move(gradients))});
-  forget(micro_batch);
-}
-
-void TrainedPart::finish_sending() {
-  if (links_.outputs) links_.outputs->finish();
-  if (links_.gradients) links_.gradients->finish();
-}
-
-void TrainedPart::roll_back() {
-  under_way_.clear();
-  replica_.roll_back();
-}
+      got_gradient_(replica().parameters().size()) {}
 
 }  // namespace lockstep::train

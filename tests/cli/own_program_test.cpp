@@ -77,5 +77,17 @@ TEST(OwnProgram, ThatEndsWellIsNoFailure) {
   EXPECT_EQ(outcome.err, "");
 }
 
+TEST(OwnProgram, ThatTrainsAPipelinePrintsTheSameForAnyNumberOfStages) {
+  const auto printed = [](const std::string& workers) {
+    const CommandResult outcome = lockstep_command({"run", "-n", workers, "--", PIPELINE_EXAMPLE});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const std::string alone = printed("1");
+  EXPECT_TRUE(has(alone, "sum of the model")) << alone;
+  EXPECT_EQ(printed("2"), alone);
+  EXPECT_EQ(printed("3"), alone);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -235,6 +235,25 @@ TEST(Usage, OfDataParallel) {
   EXPECT_EQ(parallel.last().devices, 2);
 }
 
+TEST(Usage, OfPipelines) {
+  const auto x = torch::ones({8, 4});
+  const auto y = torch::zeros({8}, torch::kLong);
+  const InTemporaryFolder here;
+  auto world = lockstep::init(argc, argv);
+  torch::nn::Sequential model(torch::nn::Linear(4, 32), torch::nn::ReLU(),
+                              torch::nn::Linear(32, 2));
+  lockstep::Pipeline pipeline(model, world, {.micro_batches = 4});
+  torch::optim::SGD optimizer(pipeline.parameters(), 0.1);  // of this worker's stages
+  double loss = pipeline.step(x, y, [](const auto& output, const auto& target) {
+    return torch::cross_entropy_loss(output, target);
+  });
+  optimizer.step();
+  torch::Tensor outputs = pipeline.forward(x);  // evaluation, on all workers
+  pipeline.save_to("model.pt");                 // on all workers; rank 0 writes
+  EXPECT_GT(loss, torch::cross_entropy_loss(outputs, y).item<double>());
+  EXPECT_TRUE(std::filesystem::exists("model.pt"));
+}
+
 TEST(Usage, OfTorchScriptModules) {
   const auto x = torch::ones({3, 4});
   const auto y = torch::zeros({3}, torch::kLong);

@@ -1,0 +1,105 @@
+// How a worker performs the actions of a schedule. A micro-batch is *under way* in a part from its
+// forward until after its backward pass. Invariant: the random numbers of a micro-batch and the
+// order in which gradients and buffers are added depend neither on the schedule nor on the stages.
+#include "parallel/passes.h"
+
+#include <torch/utils.h>
+
+#include "device/memory_account.h"
+#include "parallel/generator.h"
+#include "pipeline/in_one_order.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using Kind = pipeline::Action::Kind;
+
+// A part goes on with the random numbers where the one before it ended.
+void seed_generator(const PipelinePart& part, const MicroBatch& own, int micro_batch,
+                    const Passes& passes) {
+  torch::manual_seed(passes.seed(part.replica().piece(micro_batch)));
+  if (own.generator.defined()) set_generator_state(own.generator);
+}
+
+void forward(PipelinePart& part, int micro_batch, Passes& passes) {
+  const bool has_samples = passes.has_samples(micro_batch);
+  part.replica().group().check();
+  part.replica().begin_forward(micro_batch, has_samples ? ShardStatistics::Shard::has_samples
+                                                        : ShardStatistics::Shard::is_empty);
+  if (!has_samples) return;
+  const MemoryScope scope(MemoryUse::activations);
+  MicroBatch& own = part.micro_batch(micro_batch);
+  seed_generator(part, own, micro_batch, passes);
+  if (part.part().is_first() || part.part().is_last())
+    own.samples = passes.samples(part, micro_batch);
+  const Tensors& inputs = part.part().is_first() ? own.samples.inputs : own.inputs;
+  if (!part.part().is_last()) {
+    const at::Tensor before = generator_state();
+    own.outputs = passes.outputs(part, inputs, micro_batch);
+    const at::Tensor after = generator_state();
+    if (own.generator.defined() || !after.equal(before)) own.generator = after;
+    return;
+  }
+  own.outputs = passes.outputs(part, inputs, micro_batch);
+  own.loss = passes.loss(own, micro_batch);
+}
+
+void backward(PipelinePart& part, int micro_batch, Passes& passes) {
+  part.replica().begin_backward(micro_batch);
+  if (passes.has_samples(micro_batch)) {
+    const MemoryScope scope(MemoryUse::activations);
+    passes.backward(part, micro_batch);
+  }
+  if (part.part().is_last()) passes.score(part, micro_batch);
+  part.replica().end_backward();
+  if (part.part().is_first()) part.forget(micro_batch);
+}
+
+}  // namespace
+
+void perform(const pipeline::Action& action, PipelinePart& part, Passes& passes) {
+  const int micro_batch = action.micro_batch;
+  // Forward and backward passes of no samples count, too.
+  if (!action.computes() && !passes.has_samples(micro_batch)) return;
+  switch (action.kind) {
+    case Kind::receive_input:
+      return part.receive_input(micro_batch);
+    case Kind::forward:
+      return forward(part, micro_batch, passes);
+    case Kind::send_output:
+      return part.send_output(micro_batch, passes.notes());
+    case Kind::receive_gradient:
+      return part.receive_gradient(micro_batch);
+    case Kind::backward:
+      return backward(part, micro_batch, passes);
+    case Kind::send_gradient:
+      return part.send_gradient(micro_batch);
+  }
+}
+
+std::vector<pipeline::Action> actions_of(const std::string& schedule, const Grid& grid,
+                                         int micro_batches) {
+  pipeline::PipelineShape shape = grid.shape();
+  shape.micro_batches = micro_batches;
+  const pipeline::PipelineSchedule made =
+      make_schedule(pipeline::pipeline_schedules().at(schedule), shape);
+  return grid.is_whole() ? in_one_order(made)
+                         : made.actions[static_cast<size_t>(grid.parts().front())];
+}
+
+double clip_gradients(const std::vector<PipelinePart*>& parts,
+                      const std::map<std::string, size_t>& positions, Grid& grid, double largest) {
+  std::vector<double> norms(positions.size());
+  for (const PipelinePart* part : parts) {
+    const std::vector<double> own = part->replica().gradient_norms();
+    for (size_t i = 0; i < own.size(); ++i)
+      norms[positions.at(part->replica().parameters().names[i])] = own[i];
+  }
+  grid.add_up(norms);
+  const double norm = joint_norm(norms);
+  if (norm <= largest) return norm;
+  for (PipelinePart* part : parts) part->replica().scale_gradients(largest / norm);
+  return norm;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,69 @@
+#include "parallel/pipeline_part.h"
+
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include <utility>
+
+#include "device/memory_account.h"
+
+namespace lockstep::parallel {
+
+PipelinePart::PipelinePart(ModelPart part, PartLinks links, const World& replicas,
+                           const ReplicaOptions& options, Replica::OnGradient on_gradient)
+    : part_(std::move(part)),
+      device_(part_.device()),
+      links_(std::move(links)),
+      replica_(part_.module(), replicas, options, std::move(on_gradient)) {}
+
+void PipelinePart::receive_input(int micro_batch) {
+  const MemoryScope scope(MemoryUse::activations);
+  StageMessage message = links_.inputs->receive();
+  under_way_[micro_batch] = {.inputs = std::move(message.tensors),
+                             .generator = std::move(message.generator),
+                             .notes = message.notes};
+}
+
+void PipelinePart::send_output(int micro_batch, int64_t notes) {
+  const MicroBatch& own = under_way_.at(micro_batch);
+  links_.outputs->send({own.outputs, own.generator, notes | own.notes});
+}
+
+void PipelinePart::receive_gradient(int micro_batch) {
+  const MemoryScope scope(MemoryUse::activations);
+  under_way_.at(micro_batch).gradients = links_.output_gradients->receive().tensors;
+}
+
+void PipelinePart::backward_from_gradients(int micro_batch) {
+  const MicroBatch& own = under_way_.at(micro_batch);
+  torch::autograd::variable_list roots, gradients;
+  auto gradient = own.gradients.begin();
+  for (const auto& [name, output] : own.outputs) {
+    if (!output.requires_grad()) continue;
+    if (const torch::Tensor& received = (gradient++)->second; received.defined()) {
+      roots.push_back(output);
+      gradients.push_back(received);
+    }
+  }
+  if (!roots.empty()) torch::autograd::backward(roots, gradients);
+}
+
+void PipelinePart::send_gradient(int micro_batch) {
+  std::vector<Tensors::Item> gradients;
+  for (const auto& [name, input] : under_way_.at(micro_batch).inputs)
+    if (input.requires_grad()) gradients.emplace_back(name, input.grad());
+  links_.gradients->send({Tensors(std::move(gradients))});
+  forget(micro_batch);
+}
+
+void PipelinePart::finish_sending() {
+  if (links_.outputs) links_.outputs->finish();
+  if (links_.gradients) links_.gradients->finish();
+}
+
+void PipelinePart::roll_back() {
+  under_way_.clear();
+  replica_.roll_back();
+}
+
+}  // namespace lockstep::parallel

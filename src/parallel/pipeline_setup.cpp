@@ -1,0 +1,279 @@
+// How a Pipeline is made of a model: what is refused, which layers a part has, and where parts are.
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/agreement.h"
+#include "base/units.h"
+#include "device/memory_account.h"
+#include "lockstep/error.h"
+#include "parallel/flat_state.h"
+#include "parallel/gradient_sync.h"
+#include "parallel/layer_costs.h"
+#include "parallel/named_tensors.h"
+#include "parallel/pipeline_state.h"
+#include "parallel/same_model.h"
+#include "parallel/sequence.h"
+#include "pipeline/split.h"
+
+namespace lockstep {
+namespace {
+
+using parallel::Activations;
+using parallel::ModelPart;
+
+constexpr pipeline::OptionNames kOptionNames = {"PipelineOptions::split",
+                                                "PipelineOptions::recompute"};
+
+Activations activations_of(const PipelineOptions& options) {
+  return options.recompute ? Activations::recomputed : Activations::kept;
+}
+
+pipeline::PipelineShape shape_of(const PipelineOptions& options) {
+  return {options.stages, options.parts_per_stage, options.micro_batches};
+}
+
+// Does something that may fail on this worker alone. If it does, the other workers throw, too,
+// instead of waiting for this one. Collective.
+template <typename Action>
+void together(World& world, const Action& action) {
+  std::exception_ptr error;
+  try {
+    action();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const std::vector<std::string> errors = world.all_gather(error ? parallel::text_of(error) : "");
+  if (error) std::rethrow_exception(error);
+  for (size_t rank = 0; rank < errors.size(); ++rank)
+    if (!errors[rank].empty())
+      throw Error(fmt::format("Pipeline could not be made on rank {}: {}", rank, errors[rank]));
+}
+
+void require_same(const PipelineOptions& options, World& world) {
+  const auto text = [](auto value) { return fmt::format("{}", value); };
+  agree({{"PipelineOptions::stages", text(options.stages)},
+         {"PipelineOptions::micro_batches", text(options.micro_batches)},
+         {"PipelineOptions::schedule", options.schedule},
+         {"PipelineOptions::parts_per_stage", text(options.parts_per_stage)},
+         {"PipelineOptions::split", options.split},
+         {"PipelineOptions::recompute", text(options.recompute)},
+         {"PipelineOptions::seed", text(options.seed)}},
+        [&](const std::string& facts) { return world.communicator().gather_texts(facts); });
+}
+
+void check_devices(const PipelineOptions& options, const World& world) {
+  const size_t given = options.devices.size();
+  const int stages = world.size() == 1 ? options.stages : 1;
+  if (given > 1 && given != static_cast<size_t>(stages))
+    throw BadInput(
+        "PipelineOptions::devices lists {} devices, but this worker computes {}: list one for "
+        "each, "
+        "or one for all",
+        given, plural(stages, "stage"));
+}
+
+void refuse_other_orders(World& world) {
+  for (const int64_t bytes : {int64_t{1}, int64_t{1} << 20, int64_t{25} << 20})
+    if (const collective::Algorithm algorithm = world.communicator().algorithm_for(bytes);
+        !algorithm.is_canonical())
+      throw BadInput(
+          "Pipeline with the all-reduce algorithm {}: the order in which it adds depends on the "
+          "number of workers, and so would the model; choose another one "
+          "(WorldOptions::algorithm, --lockstep-algorithm)",
+          algorithm.name());
+}
+
+bool trains_something(const ModelPart& part) {
+  return std::ranges::any_of(part.module().parameters(), [](const torch::Tensor& parameter) {
+    return parameter.requires_grad();
+  });
+}
+
+ModelPart layer_of(const std::shared_ptr<SequentialModel>& model, int64_t layer) {
+  return {model, {layer, layer + 1}};
+}
+
+// Layers, joined so that each of these *blocks* trains something: then so does every part.
+std::vector<Range> blocks_of(const std::shared_ptr<SequentialModel>& model) {
+  std::vector<Range> blocks;
+  bool trains = false;  // the last block
+  for (int64_t i = 0; i < static_cast<int64_t>(model->layers().size()); ++i) {
+    const bool layer_trains = trains_something(layer_of(model, i));
+    if (blocks.empty() || (trains && layer_trains))
+      blocks.push_back({i, i + 1});
+    else
+      blocks.back().end = i + 1;
+    trains = trains || layer_trains;
+  }
+  return blocks;
+}
+
+// By layer: how long rank 0 takes for it, or how many parameters it has.
+std::vector<double> costs_of(const std::shared_ptr<SequentialModel>& model, World& world,
+                             const PipelineOptions& options) {
+  std::vector<double> costs;
+  together(world, [&] {
+    if (world.rank() != 0) return;
+    if (options.example.size() > 0) {
+      const c10::Device device = ModelPart(model).device();
+      for (const auto& cost : parallel::measure_layers(
+               model, parallel::moved(options.example, device), activations_of(options)))
+        costs.push_back(cost.seconds);
+      return;
+    }
+    for (int64_t i = 0; i < static_cast<int64_t>(model->layers().size()); ++i) {
+      int64_t count = 0;
+      for (const torch::Tensor& each : layer_of(model, i).module().parameters())
+        count += each.numel();
+      costs.push_back(static_cast<double>(count));
+    }
+  });
+  return nlohmann::json::parse(world.broadcast(nlohmann::json(costs).dump()))
+      .get<std::vector<double>>();
+}
+
+std::vector<Range> chosen_split(const std::shared_ptr<SequentialModel>& model, World& world,
+                                const PipelineOptions& options, int parts) {
+  const std::vector<Range> blocks = blocks_of(model);
+  if (blocks.size() < static_cast<size_t>(parts))
+    throw BadInput(
+        "a model of {}, of which {} trained parameters, cannot be divided into {} parts: every "
+        "part "
+        "must train something; use at most {}",
+        plural(static_cast<int64_t>(model->layers().size()), "layer"),
+        blocks.size() == 1 ? "one has" : fmt::format("{} have", blocks.size()), parts,
+        plural(static_cast<int64_t>(blocks.size()), "stage"));
+  const std::vector<double> by_layer = costs_of(model, world, options);
+  std::vector<double> by_block;
+  for (const Range& block : blocks) {
+    by_block.push_back(0);
+    for (int64_t i = block.begin; i < block.end; ++i)
+      by_block.back() += by_layer[static_cast<size_t>(i)];
+  }
+  std::vector<Range> split;
+  for (const Range& part : pipeline::balanced_split(by_block, parts))
+    split.push_back({blocks[static_cast<size_t>(part.begin)].begin,
+                     blocks[static_cast<size_t>(part.end) - 1].end});
+  return split;
+}
+
+std::map<std::string, size_t> positions_of(const torch::nn::Module& model) {
+  std::map<std::string, size_t> positions;
+  for (const std::string& name : parallel::trained_parameters(model).names)
+    positions.emplace(name, positions.size());
+  return positions;
+}
+
+}  // namespace
+
+PipelineOptions parallel::checked_options(const SequentialModel& model, World& world,
+                                          PipelineOptions options) {
+  require_same(options, world);
+  const pipeline::PipelineScheduleRow& row = pipeline::pipeline_schedules().at(options.schedule);
+  if (options.stages == 0)
+    options.stages =
+        world.size() > 1 ? world.size() : std::max(static_cast<int>(options.devices.size()), 1);
+  if (options.parts_per_stage == 0 || options.stages == 1)
+    options.parts_per_stage = options.stages == 1 ? 1 : row.usual_parts_per_stage;
+  pipeline::check(row, shape_of(options));
+  if (world.size() > 1 && world.size() % options.stages != 0)
+    throw BadInput(
+        "PipelineOptions::stages is {}, but there are {} workers, which cannot be divided into "
+        "pipelines of {}: start a multiple of {} workers, or one, which then computes all stages",
+        options.stages, world.size(), plural(options.stages, "stage"), options.stages);
+  together(world, [&] { check_devices(options, world); });
+  if (const auto name = sync_batch_norm_of(model))
+    throw BadInput(
+        "Pipeline with SyncBatchNorm '{}': it would wait for workers that compute other layers; "
+        "use "
+        "BatchNorm, whose statistics are per micro-batch",
+        *name);
+  if (world.size() > options.stages) refuse_other_orders(world);
+  require_same_model(model, world.communicator());
+  return options;
+}
+
+std::vector<Range> parallel::divided_layers(const std::shared_ptr<SequentialModel>& model,
+                                            World& world, const PipelineOptions& options,
+                                            int parts) {
+  std::vector<std::string> names;
+  for (const ModelLayer& layer : model->layers()) names.push_back(layer.name);
+  pipeline::require_enough_layers(names.size(), parts);
+  const std::vector<Range> split =
+      options.split.empty() ? chosen_split(model, world, options, parts)
+                            : pipeline::parse_split(options.split, names, parts, kOptionNames);
+  check_parts(*model, split, kOptionNames);
+  if (options.recompute) {  // each layer's gradients are complete when it is computed again
+    std::vector<Range> apart;
+    for (int64_t i = 0; i < static_cast<int64_t>(names.size()); ++i) apart.push_back({i, i + 1});
+    check_parts(*model, apart, kOptionNames, Untrained::allowed);
+  }
+  return split;
+}
+
+Pipeline::State::State(std::shared_ptr<torch::nn::Module> model, World world,
+                       PipelineOptions options)
+    : given_(std::move(model)),
+      model_(parallel::sequence_of(given_)),
+      world_(std::move(world)),
+      options_(parallel::checked_options(*model_, world_, std::move(options))),
+      grid_(world_, shape_of(options_)),
+      positions_(positions_of(*model_)),
+      layers_(parallel::divided_layers(model_, world_, options_, grid_.shape().parts())) {
+  std::vector<parallel::StateTensor> all = parallel::parameters_of(*model_);
+  for (parallel::StateTensor& buffer : parallel::buffers_of(*model_))
+    all.push_back(std::move(buffer));
+  if (world_.size() > 1) parallel::FlatState(std::move(all), world_.communicator()).broadcast(0);
+  make_parts();
+  actions_ = parallel::actions_of(options_.schedule, grid_, options_.micro_batches);
+  fail_stop_.emplace(worlds());
+  options_.example = {};
+}
+
+// Moves the parts that this worker computes to their devices, and frees the others.
+void Pipeline::State::make_parts() {
+  std::vector<ModelPart> own;
+  std::vector<c10::Device> devices;
+  together(world_, [&] {
+    const MemoryScope scope(MemoryUse::parameters);
+    for (const int part : grid_.parts())
+      own.emplace_back(model_, layers_[static_cast<size_t>(part)], activations_of(options_));
+    release_others(*model_, own);
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (const auto& all = options_.devices; !all.empty()) own[i].module().to(all[i % all.size()]);
+      devices.push_back(own[i].device());
+    }
+  });
+  const std::vector<parallel::PartLinks> links = link_parts(grid_, world_, devices);
+  const int pipelines = grid_.pipelines();
+  const auto shards =
+      collective::Shards::even(static_cast<int64_t>(options_.micro_batches) * pipelines, pipelines);
+  for (size_t i = 0; i < own.size(); ++i)
+    parts_.push_back(std::make_unique<parallel::PipelinePart>(
+        own[i], links[i], grid_.replicas(grid_.parts()[i]),
+        parallel::ReplicaOptions{.shards = shards,
+                                 .buffers = parallel::ReplicaOptions::BufferMode::mean_over_shards},
+        [this, i](size_t parameter) { take_gradient(i, parameter); }));
+  if (has_last()) loss_sum_.emplace(1, shards, parts_.back()->replica().group());
+}
+
+std::vector<World> Pipeline::State::worlds() const {
+  std::vector<World> all = {world_};
+  for (World& world : grid_.worlds()) all.push_back(std::move(world));
+  for (const auto& part : parts_)
+    for (const auto& link : {part->links().inputs, part->links().outputs,
+                             part->links().output_gradients, part->links().gradients})
+      if (link)
+        if (std::optional<World> world = link->world()) all.push_back(std::move(*world));
+  return all;
+}
+
+std::string Pipeline::State::split() const {
+  return pipeline::to_text(layers_);
+}
+
+}  // namespace lockstep

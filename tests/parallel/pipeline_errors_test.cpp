@@ -1,0 +1,162 @@
+// What lockstep::Pipeline refuses, and what becomes of all workers when a step fails on one of
+// them.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "base/clock.h"
+#include "expect_error.h"
+#include "lockstep/pipeline.h"
+#include "lockstep/sync_batch_norm.h"
+#include "parallel/pipelines.h"
+
+namespace lockstep {
+namespace {
+
+template <typename Net>
+void expect_refused(int workers, const Net& make_net, const PipelineOptions& options,
+                    std::initializer_list<std::string> parts) {
+  as_workers(workers, [&](World world) {
+    expect_bad_input([&] { Pipeline(make_net(), world, options); }, parts);
+    world.barrier();  // all have thrown, and the world is as good as before
+  });
+}
+
+torch::nn::Sequential some_net() {
+  return plain_net(1);
+}
+
+TEST(PipelineErrors, NameOptionsThatCannotBe) {
+  expect_refused(3, some_net, {.stages = 2}, {"3 workers", "pipelines of 2 stages", "multiple"});
+  expect_refused(1, some_net, {.stages = 7}, {"6 layers", "7 parts"});
+  expect_refused(1, some_net, {.stages = 4}, {"3 have trained parameters", "at most 3 stages"});
+  expect_refused(2, some_net, {.split = "2,4"}, {"PipelineOptions::split 2,4", "3 parts"});
+  expect_refused(2, some_net, {.split = "nine"}, {"PipelineOptions::split nine", "no layer"});
+  expect_refused(2, some_net, {.split = "5"}, {"part 1", "no trained parameters"});
+  expect_refused(2, some_net, {.split = "0"}, {"part 0 would have no layers"});
+  expect_refused(2, some_net, {.micro_batches = 0}, {"0 micro-batches"});
+  expect_refused(2, some_net, {.schedule = "2f2b"}, {"2f2b", "pipeline schedule", "1f1b"});
+  expect_refused(2, some_net, {.micro_batches = 3, .schedule = "interleaved"}, {"multiple"});
+  expect_refused(1, some_net, {.stages = 3, .devices = {torch::kCPU, torch::kCPU}},
+                 {"2 devices", "3 stages"});
+}
+
+struct Tangled : torch::nn::Module {};
+
+TEST(PipelineErrors, NameModelsThatCannotBeDivided) {
+  const auto tied = [] {
+    torch::nn::Linear first(6, 6);
+    return torch::nn::Sequential(first, torch::nn::Linear(6, 6), first);
+  };
+  expect_refused(2, tied, {}, {"'0.weight' of part 0", "'2.weight' of part 1", "share weights"});
+  expect_refused(1, tied, {.recompute = true}, {"PipelineOptions::recompute"});
+  expect_refused(1, [] { return std::make_shared<Tangled>(); }, {},
+                 {"Tangled", "torch::nn::Sequential", "lockstep::SequentialModel"});
+  expect_refused(1, [] { return torch::nn::Sequential(nullptr); }, {}, {"no model"});
+  expect_refused(1, [] { return torch::nn::Sequential(); }, {}, {"without layers"});
+}
+
+TEST(PipelineErrors, NameWorkersThatDiffer) {
+  as_workers(2, [](World world) {
+    const int own = world.rank() + 2;
+    EXPECT_TRUE(
+        has(message_of<Mismatch>([&] { Pipeline(some_net(), world, {.micro_batches = own}); }),
+            "PipelineOptions::micro_batches"));
+    EXPECT_TRUE(has(message_of<Mismatch>([&] {
+                      Pipeline(
+                          torch::nn::Sequential(torch::nn::Linear(own, 2), torch::nn::Linear(2, 2)),
+                          world);
+                    }),
+                    "'0.weight'"));
+  });
+}
+
+TEST(PipelineErrors, OfOneWorkersDevicesReachTheOthers) {
+  as_workers(2, [](World world) {
+    PipelineOptions options;
+    if (world.rank() == 1) options.devices = {torch::kCPU, torch::kCPU};
+    const std::string message = message_of<Error>([&] { Pipeline(some_net(), world, options); });
+    EXPECT_TRUE(has(message, "2 devices")) << message;
+  });
+}
+
+TEST(PipelineErrors, OfSyncBatchNormNameIt) {
+  as_workers(2, [](World world) {
+    torch::nn::Sequential net(torch::nn::Linear(6, 6), nn::SyncBatchNorm(6, world),
+                              torch::nn::Linear(6, 6));
+    expect_bad_input([&] { Pipeline(net, world); }, {"SyncBatchNorm '1'", "per micro-batch"});
+  });
+}
+
+TEST(PipelineErrors, OfBatchesNameTheirSizes) {
+  as_workers(1, [](World world) {
+    Pipeline pipeline(plain_net(1), world, {.micro_batches = 3});
+    expect_bad_input([&] { pipeline.step(pipeline_inputs(), pipeline_labels(), cross_entropy); },
+                     {"16 samples", "3 equal micro-batches", "PipelineOptions::micro_batches"});
+  });
+}
+
+TEST(PipelineErrors, OfLossesSayWhatIsExpected) {
+  const auto expect_refused_loss = [](const auto& loss, const std::string& what) {
+    as_workers(1, [&](World world) {
+      Pipeline pipeline(plain_net(1), world, {.micro_batches = 4});
+      expect_bad_input([&] { pipeline.step(pipeline_inputs(), pipeline_labels(), loss); },
+                       {what, "take the mean", "do not detach"});
+    });
+  };
+  using torch::Tensor;
+  expect_refused_loss([](const Tensor& x, const Tensor&) { return x; }, "shape [4, 3]");
+  expect_refused_loss([](const Tensor& x, const Tensor&) { return x.mean().detach(); },
+                      "without gradient");
+  expect_refused_loss([](const Tensor&, const Tensor&) { return Tensor(); }, "undefined");
+}
+
+TEST(PipelineErrors, OfBackwardPassesOutsideOfStepsSayWhatToDo) {
+  as_workers(1, [](World world) {
+    torch::nn::Sequential net = plain_net(1);
+    const Pipeline pipeline(net, world, {.micro_batches = 4});
+    expect_bad_input([&] { net->forward(pipeline_inputs()).sum().backward(); },
+                     {"outside of Pipeline::step", "torch::autograd::grad"});
+  });
+}
+
+TEST(PipelineErrors, OfOneWorkersFunctionReachTheOthersAndStay) {
+  const Stopwatch watch;
+  as_workers(4, [](World world) {
+    Pipeline pipeline(plain_net(1), world, {.stages = 2, .micro_batches = 2});
+    int calls = 0;
+    const auto step = [&] {
+      pipeline.step(pipeline_inputs(), pipeline_labels(),
+                    [&](const torch::Tensor& output, const torch::Tensor& target) {
+                      if (world.rank() == 3 && ++calls == 4)
+                        throw std::runtime_error("thrown by a loss");
+                      return cross_entropy(output, target);
+                    });
+    };
+    step();
+    if (world.rank() == 3)
+      EXPECT_THROW(step(), std::runtime_error);
+    else
+      EXPECT_THROW(step(), PeerLost);
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(has(message_of<Error>(step), "thrown by a loss"));
+    EXPECT_TRUE(
+        has(message_of<Error>([&] { pipeline.forward(pipeline_inputs()); }), "thrown by a loss"));
+  });
+  EXPECT_LT(watch.seconds(), 15);
+}
+
+struct TwoResultsImpl : torch::nn::Module {
+  std::tuple<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x) { return {x, x}; }
+};
+TORCH_MODULE(TwoResults);
+
+TEST(PipelineErrors, OfModulesThatReturnSeveralTensorsNameThem) {
+  as_workers(1, [](World world) {
+    torch::nn::Sequential net(torch::nn::Linear(6, 3), TwoResults());
+    Pipeline pipeline(net, world, {.micro_batches = 4});
+    expect_bad_input([&] { pipeline.step(pipeline_inputs(), pipeline_labels(), cross_entropy); },
+                     {"module '1'", "TwoResults", "lockstep::SequentialModel"});
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
