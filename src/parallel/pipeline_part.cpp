@@ -19,6 +19,8 @@ PipelinePart::PipelinePart(ModelPart part, PartLinks links, const World& replica
 void PipelinePart::receive_input(int micro_batch) {
   const MemoryScope scope(MemoryUse::activations);
   StageMessage message = links_.inputs->receive();
+  // So that how much memory is in use depends on the schedule and not on how late the other is.
+  links_.gradients->release(message.received);
   under_way_[micro_batch] = {.inputs = std::move(message.tensors),
                              .generator = std::move(message.generator),
                              .notes = message.notes};
@@ -26,12 +28,13 @@ void PipelinePart::receive_input(int micro_batch) {
 
 void PipelinePart::send_output(int micro_batch, int64_t notes) {
   const MicroBatch& own = under_way_.at(micro_batch);
-  links_.outputs->send({own.outputs, own.generator, notes | own.notes});
+  links_.outputs->send({own.outputs, own.generator, notes | own.notes, gradients_received_});
 }
 
 void PipelinePart::receive_gradient(int micro_batch) {
   const MemoryScope scope(MemoryUse::activations);
   under_way_.at(micro_batch).gradients = links_.output_gradients->receive().tensors;
+  ++gradients_received_;
 }
 
 void PipelinePart::backward_from_gradients(int micro_batch) {

@@ -60,6 +60,7 @@ class PipelinePart {
   const PartLinks links_;
   Replica replica_;
   std::map<int, MicroBatch> under_way_;
+  int64_t gradients_received_ = 0;
 };
 
 }  // namespace lockstep::parallel

@@ -41,6 +41,7 @@ class LocalLink final : public StageLink {
   }
 
   void finish() override {}
+  void release(int64_t) override {}
 
  private:
   const c10::Device device_;
@@ -74,6 +75,7 @@ class Header {
 Header header_of(const StageMessage& message) {
   Header header;
   header.put(message.notes);
+  header.put(message.received);
   header.put(message.generator.defined() ? message.generator.numel() : 0);
   header.put(static_cast<int64_t>(message.tensors.size()));
   for (const auto& [name, tensor] : message.tensors) {
@@ -94,6 +96,7 @@ class RemoteLink final : public StageLink {
 
   void send(StageMessage message) override {
     forget_received();
+    ++sent_;
     send_header(header_of(message));
     if (message.generator.defined()) start_sending(message.generator);
     for (const auto& [name, tensor] : message.tensors)
@@ -103,6 +106,7 @@ class RemoteLink final : public StageLink {
   StageMessage receive() override {
     Header header = receive_header();
     StageMessage message{.tensors = {}, .notes = header.number()};
+    message.received = header.number();
     if (const int64_t bytes = header.number(); bytes > 0)
       message.generator = receive_tensor(torch::empty({bytes}, torch::kByte));
     std::vector<Tensors::Item> items(static_cast<size_t>(header.number()));
@@ -114,9 +118,10 @@ class RemoteLink final : public StageLink {
     return message;
   }
 
-  void finish() override {
-    for (Started& each : sending_) each.wait();
-    sending_.clear();
+  void finish() override { release(sent_); }
+
+  void release(int64_t messages) override {
+    while (!sending_.empty() && sending_.front().message <= messages) wait_for_first();
   }
 
   std::optional<World> world() const override { return world_; }
@@ -126,15 +131,17 @@ class RemoteLink final : public StageLink {
   static constexpr int kReceiver = 1;
 
   void start_sending(const at::Tensor& tensor) {
-    sending_.push_back(world_.send_async(tensor, kReceiver));
+    sending_.push_back({sent_, world_.send_async(tensor, kReceiver)});
   }
 
   // Frees the memory of what has arrived; throws what has failed.
   void forget_received() {
-    while (!sending_.empty() && sending_.front().done()) {
-      sending_.front().wait();
-      sending_.pop_front();
-    }
+    while (!sending_.empty() && sending_.front().transfer.done()) wait_for_first();
+  }
+
+  void wait_for_first() {
+    sending_.front().transfer.wait();
+    sending_.pop_front();
   }
 
   void send_header(const Header& header) {
@@ -177,7 +184,12 @@ class RemoteLink final : public StageLink {
 
   World world_;
   const c10::Device device_;
-  std::deque<Started> sending_;
+  int64_t sent_ = 0;  ///< messages
+  struct Sending {
+    int64_t message;  ///< its number, from 1
+    Started transfer;
+  };
+  std::deque<Sending> sending_;
 };
 
 }  // namespace

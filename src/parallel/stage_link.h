@@ -19,6 +19,7 @@ struct StageMessage {
   Tensors tensors;
   at::Tensor generator = {};  ///< of random numbers: its state; undefined: as seeded
   int64_t notes = 0;          ///< for the caller
+  int64_t received = 0;       ///< how many messages the sender has received in the other direction
 };
 
 /// Carries messages from one part of a model to another, in the order in which they are sent.
@@ -33,6 +34,8 @@ class StageLink {
   virtual StageMessage receive() = 0;
   /// Waits until all messages that were sent have been received.
   virtual void finish() = 0;
+  /// Frees the memory of the first `messages` that were sent, which have been received.
+  virtual void release(int64_t messages) = 0;
   /// In which the other worker may wait for this one, if there is another.
   virtual std::optional<World> world() const { return std::nullopt; }
 };

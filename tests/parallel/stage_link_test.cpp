@@ -18,12 +18,14 @@ StageMessage some_message() {
                              {"empty", torch::empty({0, 4})},
                              {long_name, torch::full({1}, 7, torch::kLong)}},
           .generator = torch::arange(5, torch::kByte),
-          .notes = 3};
+          .notes = 3,
+          .received = 9};
 }
 
 void expect_some_message(const StageMessage& message) {
   const StageMessage expected = some_message();
   EXPECT_EQ(message.notes, 3);
+  EXPECT_EQ(message.received, 9);
   EXPECT_TRUE(message.generator.equal(expected.generator));
   ASSERT_EQ(message.tensors.size(), expected.tensors.size());
   auto other = expected.tensors.begin();
@@ -54,6 +56,29 @@ TEST(StageLink, CarriesTensorsOfAllKindsBetweenWorkers) {
       link->finish();
     } else {
       for (int i = 0; i < 3; ++i) expect_some_message(link->receive());
+    }
+  });
+}
+
+TEST(StageLink, FreesWhatTheOtherSaysItHasReceived) {
+  as_workers(2, [](World world) {
+    const auto link = make_remote_link(world.duplicate(), torch::kCPU);
+    if (world.rank() == 0) {
+      const torch::Tensor first = torch::ones({1 << 20}), second = torch::ones({1 << 20});
+      link->send({Tensors(first)});
+      link->send({Tensors(second)});
+      world.barrier();
+      link->release(1);
+      EXPECT_EQ(first.storage().use_count(), 1U);
+      EXPECT_GT(second.storage().use_count(), 1U);
+      world.barrier();
+      link->finish();
+      EXPECT_EQ(second.storage().use_count(), 1U);
+    } else {
+      link->receive();
+      world.barrier();
+      world.barrier();
+      link->receive();
     }
   });
 }
