@@ -110,16 +110,16 @@ class Pipeline {
   /// Several pipelines pass batches of their own. `loss(output, target)` returns one number for a
   /// micro-batch, such as the mean over its samples. It is called by the worker with the last stage
   /// only. Modules are in the training mode that they have.
-  template <typename Loss>
-  double step(const torch::Tensor& x, const torch::Tensor& y, Loss&& loss) {
+  template <typename Function>
+  double step(const torch::Tensor& x, const torch::Tensor& y, Function&& loss) {
     return run_step(Tensors(x), Tensors(y), [&](const Tensors& outputs, const Tensors& targets) {
       return loss(outputs.only(), targets.only());
     });
   }
   /// The same for a model with several inputs or outputs: `loss(outputs, targets)` is given both as
   /// Tensors.
-  template <typename Loss>
-  double step(const Tensors& inputs, const Tensors& targets, Loss&& loss) {
+  template <typename Function>
+  double step(const Tensors& inputs, const Tensors& targets, Function&& loss) {
     return run_step(inputs, targets, [&](const Tensors& outputs, const Tensors& expected) {
       return loss(outputs, expected);
     });

@@ -103,8 +103,8 @@ double Pipeline::State::step(const Tensors& inputs, const Tensors& targets,
   double mean = 0;
   fail_stop_->run([&] {
     const torch::AutoGradMode records(true);
-    if (has_first()) check_batch("x", inputs);
-    if (has_last()) check_batch("y", targets);
+    if (has_first()) check_batch("x", "first", inputs);
+    if (has_last()) check_batch("y", "last", targets);
     begin_step();
     LossPasses passes(*this, inputs, targets, loss);
     for (const Action& action : actions_) parallel::perform(action, part(action.part), passes);
@@ -113,22 +113,22 @@ double Pipeline::State::step(const Tensors& inputs, const Tensors& targets,
   return mean;
 }
 
-void Pipeline::State::check_batch(const char* what, const Tensors& tensors) const {
+void Pipeline::State::check_batch(const char* what, const char* stage,
+                                  const Tensors& tensors) const {
   const int count = options_.micro_batches;
-  for (const auto& [name, tensor] : tensors) {
-    if (!tensor.defined() || tensor.dim() == 0)
+  for (const auto& [name, tensor] : tensors)
+    if (!tensor.defined() || tensor.dim() == 0 || tensor.size(0) != tensors.begin()->second.size(0))
       throw BadInput(
-          "Pipeline::step on rank {}: {} has no samples, but this worker has the {} stage",
-          world_.rank(), what, what == std::string("x") ? "first" : "last");
-    const int64_t samples = tensor.size(0);
-    if (samples == 0 || samples % count != 0)
-      throw BadInput(
-          "Pipeline::step: a batch of {} samples ({}) cannot be divided into {} equal "
-          "micro-batches "
-          "(PipelineOptions::micro_batches); pass a multiple of {}, and leave out an epoch's last "
-          "batch if it is smaller",
-          samples, what, count, count);
-  }
+          "Pipeline::step on rank {}: {}{} has no samples, or another number of them, but this "
+          "worker has the {} stage and needs them",
+          world_.rank(), what, name.empty() ? "" : fmt::format(" ('{}')", name), stage);
+  const int64_t samples = tensors.size() == 0 ? 0 : tensors.begin()->second.size(0);
+  if (samples == 0 || samples % count != 0)
+    throw BadInput(
+        "Pipeline::step: a batch of {} samples ({}) cannot be divided into {} equal micro-batches "
+        "(PipelineOptions::micro_batches); pass a multiple of {}, and leave out an epoch's last "
+        "batch if it is smaller",
+        samples, what, count, count);
 }
 
 PipelinePart& Pipeline::State::part(int number) {

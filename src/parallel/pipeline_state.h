@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/range.h"
 #include "lockstep/pipeline.h"
 #include "parallel/fail_stop.h"
 #include "parallel/grid.h"
@@ -36,7 +37,7 @@ class Pipeline::State {
   class LossPasses;
 
   void make_parts();
-  void check_batch(const char* what, const Tensors& tensors) const;
+  void check_batch(const char* what, const char* stage, const Tensors& tensors) const;
   parallel::PipelinePart& part(int number);
   bool has_first() const { return grid_.has_part(0); }
   bool has_last() const { return grid_.has_part(grid_.shape().parts() - 1); }

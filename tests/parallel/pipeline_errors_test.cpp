@@ -144,6 +144,24 @@ TEST(PipelineErrors, OfOneWorkersFunctionReachTheOthersAndStay) {
   EXPECT_LT(watch.seconds(), 15);
 }
 
+TEST(PipelineErrors, OfAWorkerThatLeavesReachTheOthers) {
+  const Stopwatch watch;
+  as_workers(2, [](World world) {
+    Pipeline pipeline(plain_net(1), world, {.micro_batches = 2});
+    if (world.rank() == 1) return;
+    for (int i = 0; i < 2; ++i)
+      EXPECT_THROW(pipeline.step(pipeline_inputs(), pipeline_labels(), cross_entropy), PeerLost);
+  });
+  EXPECT_LT(watch.seconds(), 15);
+}
+
+TEST(PipelineErrors, OfMeasuringReachTheOthers) {
+  as_workers(2, [](World world) {
+    EXPECT_ANY_THROW(Pipeline(plain_net(1), world, {.example = torch::ones({4, 5})}));
+    world.barrier();
+  });
+}
+
 struct TwoResultsImpl : torch::nn::Module {
   std::tuple<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x) { return {x, x}; }
 };
