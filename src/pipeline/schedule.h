@@ -31,6 +31,11 @@ struct PipelineShape {
 /// send_gradient     of the part's input, to the stage of the part before; does not wait
 ///
 /// There are no messages between parts on the same stage, which happens with one stage only.
+///
+/// Where one worker has the whole model on several devices (see in_groups.h), and in no pipeline:
+///
+/// scatter           copies samples, parameters and buffers to the micro-batch's device
+/// collect           copies gradients and buffers to the first device, and adds the gradients
 struct Action {
   enum class Kind {
     receive_input,
@@ -38,7 +43,9 @@ struct Action {
     send_output,
     receive_gradient,
     backward,
-    send_gradient
+    send_gradient,
+    scatter,
+    collect
   };
 
   Kind kind;

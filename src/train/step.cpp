@@ -7,6 +7,7 @@
 #include "device/random.h"
 #include "lockstep/error.h"
 #include "parallel/generator.h"
+#include "pipeline/in_groups.h"
 #include "pipeline/in_one_order.h"
 #include "train/outputs.h"
 #include "train/placement.h"
@@ -33,12 +34,20 @@ double items_of(const data::LoadedBatch& batch) {
   return static_cast<double>(std::max<int64_t>(batch.whole_items, 1));
 }
 
-// What this worker does in a step: the actions of its stage, or of all stages.
-std::vector<Action> actions_of(const Recipe& recipe, const parallel::Grid& grid,
-                               const collective::Shards& pieces) {
+ShardStatistics::Shard shard_of(Range samples) {
+  return samples.empty() ? ShardStatistics::Shard::is_empty : ShardStatistics::Shard::has_samples;
+}
+
+// What this worker does in a step: the actions of its stage, or of all stages or devices.
+std::vector<Action> actions_of(const Recipe& recipe, const StepParts& parts) {
+  const parallel::Grid& grid = *parts.grid;
+  const collective::Shards pieces = parts.shards.cut(recipe.train.accumulate);
   pipeline::PipelineShape shape = grid.shape();
   const auto pipeline = static_cast<size_t>(grid.pipeline());
   shape.micro_batches = static_cast<int>(pieces.bounds()[pipeline + 1] - pieces.bounds()[pipeline]);
+  if (parts.mirrors)
+    return pipeline::in_groups(shape.micro_batches,
+                               static_cast<int>(parts.mirrors->devices().size()));
   const pipeline::PipelineSchedule schedule =
       make_schedule(pipeline::pipeline_schedules().at(recipe.parallel.schedule), shape);
   return grid.is_whole() ? in_one_order(schedule)
@@ -59,14 +68,15 @@ Step::Step(const Recipe& recipe, StepParts parts)
       clip_norm_(recipe.optimizer.clip_norm),
       outputs_(parts_.objective->outputs()),
       scorecard_(parts_.objective->metrics(), Phase::training),
-      actions_(actions_of(recipe, *parts_.grid, parts_.shards.cut(accumulate_))) {
+      actions_(actions_of(recipe, parts_)) {
   std::vector<c10::Device> devices;
   for (const parallel::ModelPart& part : parts_.model) devices.push_back(device_of(part.module()));
   const std::vector<parallel::PartLinks> links = link_parts(*parts_.grid, parts_.world, devices);
   for (size_t i = 0; i < parts_.model.size(); ++i)
     trained_.push_back(std::make_unique<TrainedPart>(
         recipe, parts_.model[i], links[i], parts_.grid->replicas(parts_.grid->parts()[i]),
-        parts_.shards, [this, i](size_t parameter) { take_gradient(i, parameter); }));
+        parts_.shards, [this, i](size_t parameter) { take_gradient(i, parameter); },
+        parts_.mirrors));
   if (!trained_.back()->part().is_last()) return;
   collective::Communicator& group = trained_.back()->replica().group();
   const collective::Shards pieces = parts_.shards.cut(accumulate_);
@@ -112,7 +122,8 @@ void Step::perform(const Action& action, const Scene& scene) {
   TrainedPart& part = this->part(action.part);
   const int micro_batch = action.micro_batch;
   // Forward and backward passes of no samples count, too.
-  if (!action.computes() && samples_of(scene, micro_batch).empty()) return;
+  if ((action.receives() || action.sends()) && samples_of(scene, micro_batch).empty()) return;
+  if (action.kind == Kind::collect) return collect(part, micro_batch, scene);
   const ScopedSpan span(scene.spans, action.kind == Kind::forward    ? Span::forward
                                      : action.kind == Kind::backward ? Span::backward
                                                                      : Span::exchange);
@@ -126,9 +137,15 @@ void Step::perform(const Action& action, const Scene& scene) {
     case Kind::receive_gradient:
       return part.receive_gradient(micro_batch);
     case Kind::backward:
-      return backward(part, micro_batch, scene);
+      backward(part, micro_batch, scene);
+      return part.finish_group(micro_batch);
     case Kind::send_gradient:
       return part.send_gradient(micro_batch);
+    case Kind::scatter:
+      begin(part, micro_batch, scene);
+      return part.finish_group(micro_batch);
+    case Kind::collect:
+      break;
   }
 }
 
@@ -141,18 +158,29 @@ void Step::seed_generator(const TrainedPart& part, const MicroBatch& own, int mi
   if (own.generator.defined()) parallel::set_generator_state(own.generator);
 }
 
-void Step::forward(TrainedPart& part, int micro_batch, const Scene& scene) {
+// Prepares a micro-batch's pass: buffers as at the start of the step, samples on their device.
+void Step::begin(TrainedPart& part, int micro_batch, const Scene& scene) {
   const Range samples = samples_of(scene, micro_batch);
   part.replica().group().check();
-  part.replica().begin_forward(micro_batch, samples.empty() ? ShardStatistics::Shard::is_empty
-                                                            : ShardStatistics::Shard::has_samples);
+  if (!part.is_mirrored(micro_batch)) part.replica().begin_forward(micro_batch, shard_of(samples));
+  if (samples.empty()) return;
+  if (part.is_mirrored(micro_batch)) part.replicate(micro_batch);
+  const MemoryScope scope(MemoryUse::activations);
+  if (!part.part().is_first() && !part.part().is_last()) return;
+  const Batch there = parts_.batches->part(scene.batch, samples);
+  part.micro_batch(micro_batch).samples = part.mirrors() != nullptr
+                                              ? part.mirrors()->scattered(there, micro_batch)
+                                              : moved(there, part.device());
+}
+
+void Step::forward(TrainedPart& part, int micro_batch, const Scene& scene) {
+  const Range samples = samples_of(scene, micro_batch);
+  if (part.mirrors() == nullptr) begin(part, micro_batch, scene);
   if (samples.empty()) return;
   const MemoryScope scope(MemoryUse::activations);
   const CallPlace place = scene.place(samples.size(), batch_);
   MicroBatch& own = part.micro_batch(micro_batch);
   seed_generator(part, own, micro_batch, scene);
-  if (part.part().is_first() || part.part().is_last())
-    own.samples = moved(parts_.batches->part(scene.batch, samples), part.device());
   const Tensors& inputs = part.part().is_first() ? own.samples.inputs : own.inputs;
   if (!part.part().is_last()) {
     const at::Tensor before = parallel::generator_state();
@@ -161,7 +189,7 @@ void Step::forward(TrainedPart& part, int micro_batch, const Scene& scene) {
     if (own.generator.defined() || !after.equal(before)) own.generator = after;
     return;
   }
-  own.outputs = outputs_of(part.part(), inputs, outputs_, place);
+  own.outputs = outputs_of(part.part(micro_batch), inputs, outputs_, place);
   own.loss = call_user_code("the objective's loss()", place, [&] {
     return checked(parts_.objective->loss(own.outputs, own.samples));
   });
@@ -169,7 +197,7 @@ void Step::forward(TrainedPart& part, int micro_batch, const Scene& scene) {
 
 void Step::backward(TrainedPart& part, int micro_batch, const Scene& scene) {
   const Range samples = samples_of(scene, micro_batch);
-  part.replica().begin_backward(micro_batch);
+  if (!part.is_mirrored(micro_batch)) part.replica().begin_backward(micro_batch);
   if (!samples.empty()) {
     const MemoryScope scope(MemoryUse::activations);
     gradients_ = Gradients::taken;
@@ -183,6 +211,22 @@ void Step::backward(TrainedPart& part, int micro_batch, const Scene& scene) {
     });
     gradients_ = Gradients::refused;
   }
+  if (part.mirrors() == nullptr) end(part, micro_batch, scene);
+}
+
+void Step::collect(TrainedPart& part, int micro_batch, const Scene& scene) {
+  const MemoryScope scope(MemoryUse::activations);
+  if (part.is_mirrored(micro_batch)) {
+    const ScopedSpan span(scene.spans, Span::exchange);
+    gradients_ = Gradients::taken;
+    part.take_from_mirror(micro_batch, shard_of(samples_of(scene, micro_batch)));
+    gradients_ = Gradients::refused;
+  }
+  const ScopedSpan span(scene.spans, Span::backward);
+  end(part, micro_batch, scene);
+}
+
+void Step::end(TrainedPart& part, int micro_batch, const Scene& scene) {
   if (part.part().is_last()) score(part, micro_batch, scene);
   part.replica().end_backward();
   if (part.part().is_first()) part.forget(micro_batch);

@@ -42,15 +42,35 @@ ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& s
 
 TrainedPart::TrainedPart(const Recipe& recipe, parallel::ModelPart part, parallel::PartLinks links,
                          const World& replicas, const collective::Shards& shards,
-                         parallel::Replica::OnGradient on_gradient)
+                         parallel::Replica::OnGradient on_gradient,
+                         std::shared_ptr<parallel::DeviceMirrors> mirrors)
     : part_(std::move(part)),
       device_(device_of(part_.module())),
       links_(std::move(links)),
-      replica_(part_.module(), replicas, replica_options(recipe, shards), std::move(on_gradient)),
+      mirrors_(std::move(mirrors)),
+      on_gradient_(std::move(on_gradient)),
+      replica_(part_.module(), replicas, replica_options(recipe, shards), on_gradient_),
       optimizer_(
           replica_, recipe.optimizer,
           recipe.parallel.zero ? FlatOptimizer::State::divided : FlatOptimizer::State::whole),
       got_gradient_(replica_.parameters().size()) {}
+
+void TrainedPart::take_from_mirror(int micro_batch, parallel::ShardStatistics::Shard shard) {
+  replica_.begin_forward(micro_batch, shard);
+  if (shard == parallel::ShardStatistics::Shard::has_samples) mirrors_->give_buffers(micro_batch);
+  replica_.begin_backward(micro_batch);
+  std::vector<torch::Tensor> gradients = mirrors_->take_gradients(micro_batch);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    replica_.parameters().tensors[i].mutable_grad() = std::move(gradients[i]);
+    on_gradient_(i);
+  }
+  mirrors_->wait();
+}
+
+void TrainedPart::finish_group(int micro_batch) const {
+  if (mirrors_ && mirrors_->ends_group(micro_batch, replica_.passes())) mirrors_->wait();
+}
 
 void TrainedPart::receive_input(int micro_batch) {
   const MemoryScope scope(MemoryUse::activations);
@@ -99,6 +119,7 @@ void TrainedPart::finish_sending() {
 
 void TrainedPart::roll_back() {
   under_way_.clear();
+  if (mirrors_) mirrors_->forget_gradients();
   replica_.roll_back();
 }
 

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "lockstep/objective.h"
+#include "parallel/device_mirrors.h"
 #include "parallel/flat_optimizer.h"
 #include "parallel/grid.h"
 #include "parallel/model_part.h"
@@ -30,19 +32,38 @@ struct MicroBatch {
 class TrainedPart {
  public:
   /// Moves the part's parameters into contiguous memory. `on_gradient` is called as by Replica.
-  /// Collective.
+  /// `mirrors` are the part on other devices of this worker, if there are any. Collective.
   TrainedPart(const Recipe& recipe, parallel::ModelPart part, parallel::PartLinks links,
               const World& replicas, const collective::Shards& shards,
-              parallel::Replica::OnGradient on_gradient);
+              parallel::Replica::OnGradient on_gradient,
+              std::shared_ptr<parallel::DeviceMirrors> mirrors = nullptr);
 
   const parallel::ModelPart& part() const { return part_; }
   const parallel::PartLinks& links() const { return links_; }
   c10::Device device() const { return device_; }
+  /// What computes a micro-batch, and where: the part itself or a mirror of it.
+  const parallel::ModelPart& part(int micro_batch) const {
+    return is_mirrored(micro_batch) ? mirrors_->part_of(micro_batch) : part_;
+  }
+  c10::Device device(int micro_batch) const {
+    return mirrors_ ? mirrors_->device_of(micro_batch) : device_;
+  }
+  bool is_mirrored(int micro_batch) const { return mirrors_ && mirrors_->has(micro_batch); }
+  /// nullptr: this worker has the part on one device.
+  parallel::DeviceMirrors* mirrors() const { return mirrors_.get(); }
   parallel::Replica& replica() { return replica_; }
   const parallel::Replica& replica() const { return replica_; }
   parallel::FlatOptimizer& optimizer() { return optimizer_; }
 
   MicroBatch& micro_batch(int number) { return under_way_[number]; }
+
+  /// Before and after a mirror computes a micro-batch: makes it equal to the part, and takes its
+  /// buffers and gradients as if the part had computed them.
+  void replicate(int micro_batch) { mirrors_->replicate(micro_batch); }
+  void take_from_mirror(int micro_batch, parallel::ShardStatistics::Shard shard);
+  /// Waits for all devices after the last micro-batch that they compute at once, so that the time
+  /// of each kind of action is known: none of them could overlap. Does nothing without mirrors.
+  void finish_group(int micro_batch) const;
 
   void receive_input(int micro_batch);
   void send_output(int micro_batch, int64_t notes);
@@ -65,6 +86,8 @@ class TrainedPart {
   const parallel::ModelPart part_;
   const c10::Device device_;
   const parallel::PartLinks links_;
+  const std::shared_ptr<parallel::DeviceMirrors> mirrors_;
+  const parallel::Replica::OnGradient on_gradient_;
   parallel::Replica replica_;
   parallel::FlatOptimizer optimizer_;
   std::vector<double> got_gradient_;
