@@ -32,9 +32,9 @@ struct FitResult {
 /// Measures real passes, in this process. Throws BadInput.
 FitResult find_what_fits(const FitJob& job);
 
-/// The recipe asked for with the largest batch that so many workers take, with its stages, shards (by
-/// default one for each worker) and pieces. Measures in a process of its own, so that workers can
-/// be forked afterwards. Throws BadInput, also if not even passes of one sample fit.
+/// The recipe asked for with the largest batch that so many workers take, with its stages, shards
+/// (by default one for each worker) and pieces. Measures in a process of its own, so that workers
+/// can be forked afterwards. Throws BadInput, also if not even passes of one sample fit.
 Recipe with_largest_batch(const FitJob& asked, int workers);
 
 }  // namespace lockstep::job
