@@ -46,4 +46,7 @@ std::vector<std::unique_ptr<Command>> add_data(CLI::App& parent);
 /// `lockstep explain` has a subcommand for each operation: all_reduce, pipeline.
 std::vector<std::unique_ptr<Command>> add_explain(CLI::App& parent);
 
+/// `lockstep lab` has a subcommand for each experiment: dp-vs-ddp.
+std::vector<std::unique_ptr<Command>> add_lab(CLI::App& parent);
+
 }  // namespace lockstep::cli

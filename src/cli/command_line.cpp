@@ -144,6 +144,7 @@ int run(int argc, char** argv) {
   commands.push_back(add_compare(app));
   commands.push_back(add_bench(app));
   for (auto& command : add_explain(app)) commands.push_back(std::move(command));
+  for (auto& command : add_lab(app)) commands.push_back(std::move(command));
   commands.push_back(add_fit(app));
   commands.push_back(add_matpow(app));
   app.require_subcommand(0, 1);

@@ -44,8 +44,8 @@ std::string shell_word(const std::string& word) {
 
 // `lockstep train` with what was asked here, and what the way needs.
 std::string command_for(const Way& way, const FitFlags& flags, const Recipe& recipe) {
-  const std::set<std::string> of_way = {"--batch", "--shards",   "--accumulate", "--stages",
-                                        "--split", "--schedule", "--zero"};
+  const std::set<std::string> of_way = {"--batch",  "--shards", "--accumulate", "--parallel",
+                                        "--stages", "--split",  "--schedule",   "--zero"};
   std::vector<std::string> words = {"lockstep", "train"};
   if (flags.train.recipe) words.push_back(*flags.train.recipe);
   for (const KeyFlag& flag : flags.train.keys)
@@ -184,7 +184,8 @@ class FitCommand final : public Command {
       throw BadInput("--latency {}: expected 0 or more microseconds", flags_.latency_us);
     if (!(flags_.gigabits >= 0))
       throw BadInput("--bandwidth {}: expected 0 or more gigabits per second", flags_.gigabits);
-    const Recipe recipe = requested_recipe(flags_.train, FolderAccess::elsewhere).recipe;
+    Recipe recipe = requested_recipe(flags_.train, FolderAccess::elsewhere).recipe;
+    recipe.parallel.mode = "ddp";  // every way that is listed has its own
     const job::FitResult found = job::find_what_fits({.recipe = recipe,
                                                       .plugins = flags_.train.plugins,
                                                       .devices = flags_.train.placement.devices,

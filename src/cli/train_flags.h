@@ -40,6 +40,9 @@ struct TrainFlags {
       {"--seed", "train.seed", "N", "seed of all random numbers"},
       {"--device", "device.kind", "KIND", "a kind of device of `lockstep list devices`"},
       {"--device-memory", "device.memory", "SIZE", "memory of each device, such as 8GiB"},
+      {"--parallel", "parallel.mode", "MODE",
+       "ddp: one device for each worker (default); dp: one worker with all --devices; pipeline: "
+       "with --stages"},
       {"--stages", "parallel.stages", "N",
        "divide the model between N devices, which compute one after another: a pipeline"},
       {"--schedule", "parallel.schedule", "NAME",

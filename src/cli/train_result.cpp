@@ -73,6 +73,23 @@ std::string describe_stages(const Json& by_stage) {
   return fmt::format("{}", fmt::join(peaks, "; "));
 }
 
+// "virtual:0 12.0 MiB, virtual:1 8.0 MiB".
+std::string describe_devices(const Json& by_device) {
+  std::vector<std::string> peaks;
+  for (const Json& figures : by_device)
+    peaks.push_back(fmt::format("{} {}", figures["device"].get<std::string>(),
+                                format_bytes(figures["peak"].get<int64_t>())));
+  return fmt::format("{}", fmt::join(peaks, ", "));
+}
+
+// "replicated 10.3 MiB, scattered 1.2 MiB, gathered 0 B, reduced 10.3 MiB".
+std::string describe_copies(const Json& bytes) {
+  std::vector<std::string> parts;
+  for (const auto& [kind, count] : bytes.items())
+    parts.push_back(fmt::format("{} {}", kind, format_bytes(count.get<int64_t>())));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 using SummaryLine = std::pair<std::string, std::string>;
 
 std::vector<SummaryLine> summary(const Json& end) {
@@ -98,6 +115,11 @@ std::vector<SummaryLine> summary(const Json& end) {
   if (end.contains("bubble"))
     lines.emplace_back("bubble", fmt::format("stages waited for {:.1f} % of the time",
                                              100 * end["bubble"].get<double>()));
+  if (end.contains("bytes_between_devices")) {
+    if (end.contains("memory_by_device"))
+      lines.emplace_back("peaks", describe_devices(end["memory_by_device"]));
+    lines.emplace_back("copied", describe_copies(end["bytes_between_devices"]));
+  }
   if (end.contains("stragglers"))
     lines.emplace_back("stragglers", end["stragglers"].get<std::string>());
   lines.emplace_back("model sha256", end["model_sha256"].get<std::string>());

@@ -61,6 +61,12 @@ std::vector<int> numbers_of(const std::string& as_written, const std::string& li
   std::vector<int> numbers;
   for (const std::string& entry : entries_of(list)) {
     const std::optional<int> number = number_in(entry);
+    if (!number && entry.find(':') != std::string::npos)
+      throw BadInput(
+          "{}: '{}' names a kind of device again; all are of one kind, which is written once, as "
+          "in "
+          "virtual:0,2",
+          as_written, entry);
     if (!number)
       throw BadInput("{}: '{}' is not a device's number; expected a list such as 0,2", as_written,
                      entry);
@@ -151,6 +157,22 @@ std::vector<int> visible_devices(const std::string& kind, int count,
   }
   if (!selection || selection->numbers.empty()) return devices;
   return those_of(text_of(*selection), selection->numbers, kind, devices);
+}
+
+std::vector<int> all_devices_of_worker(const std::string& kind, int count,
+                                       const VisibleVariables& variables,
+                                       const std::optional<DeviceSelection>& selection) {
+  if (device_kinds().at(kind).count == DeviceKindRow::Count::as_asked && !selection &&
+      !variables.lockstep)
+    throw BadInput(
+        "--parallel dp: on which {0} devices? Give --devices {0}:2, or which ones (--devices "
+        "{0}:0,2)",
+        kind);
+  std::vector<int> all = visible_devices(kind, count, variables, selection);
+  if (all.empty())
+    throw BadInput("--parallel dp: {}; make some visible (--devices, LOCKSTEP_VISIBLE_DEVICES)",
+                   those_there_are(kind, all));
+  return all;
 }
 
 int device_of_worker(const std::string& kind, const std::vector<int>& visible, int local_rank,

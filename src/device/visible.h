@@ -36,6 +36,12 @@ std::vector<int> visible_devices(const std::string& kind, int count,
                                  const VisibleVariables& variables,
                                  const std::optional<DeviceSelection>& selection = {});
 
+/// The same for one worker that uses all of them (`lockstep train --parallel dp`). Throws BadInput
+/// for a kind of which there are as many as asked for, if nobody asked.
+std::vector<int> all_devices_of_worker(const std::string& kind, int count,
+                                       const VisibleVariables& variables,
+                                       const std::optional<DeviceSelection>& selection = {});
+
 /// The number of the device of worker `local_rank` of a host, on which there are `workers`, if that
 /// is known. Throws BadInput if there are too few.
 int device_of_worker(const std::string& kind, const std::vector<int>& visible, int local_rank,

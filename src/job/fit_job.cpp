@@ -132,6 +132,10 @@ FitResult find_what_fits(const FitJob& job) {
 }
 
 Recipe with_largest_batch(const FitJob& asked, int workers) {
+  if (is_data_parallel(asked.recipe))
+    throw BadInput(
+        "--batch auto: not with parallel.mode = \"dp\" (--parallel dp), of which only the first "
+        "device has the optimizer and whole batches; give a number");
   FitJob job = asked;
   Recipe& recipe = job.recipe;
   if (recipe.train.shards == 0)

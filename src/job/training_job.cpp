@@ -117,6 +117,14 @@ void check_zero(const TrainingJob& job) {
         "by --resume after a loss, or leave --zero out");
 }
 
+void check_data_parallel(const TrainingJob& job) {
+  if (is_data_parallel(job.recipe) && job.elastic.asked())
+    throw BadInput(
+        "--elastic: parallel.mode = \"dp\" (--parallel dp) is one worker with several devices, so "
+        "that no worker can join or leave; leave --elastic out and continue by --resume after a "
+        "loss, or use --parallel ddp");
+}
+
 // How many devices LibTorch finds is seen by workers only.
 void check_devices(const TrainingJob& job, const std::optional<launch::Job>& launched) {
   std::optional<DeviceSelection> selection;
@@ -127,6 +135,11 @@ void check_devices(const TrainingJob& job, const std::optional<launch::Job>& lau
       kind.name, kMostVirtualDevices,
       kind.count == DeviceKindRow::Count::as_asked ? visible_variables() : VisibleVariables(),
       selection);
+  if (kind.count == DeviceKindRow::Count::as_asked && is_data_parallel(job.recipe)) {
+    const auto all =
+        all_devices_of_worker(kind.name, kMostVirtualDevices, visible_variables(), selection);
+    return check_device_count(job.recipe, std::ssize(all));
+  }
   if (kind.count != DeviceKindRow::Count::as_asked || launched) return;
   const int needed = job.placement.workers() *
                      pipeline::stages_of_worker(pipeline_shape(job.recipe),
@@ -140,6 +153,7 @@ void check(TrainingJob& job, int workers) {
   check(elastic_job(job));
   check_stages(job);
   check_zero(job);
+  check_data_parallel(job);
   check_worker_count(job.recipe, workers);
   check_order_of_addition(job, workers);
   check_power_sgd(job, workers);

@@ -2,8 +2,11 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/accumulate.h>
 #include <torch/utils.h>
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "device/memory_account.h"
@@ -86,7 +89,51 @@ bool has_same_layout(const torch::Tensor& a, const torch::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();
 }
 
+// Tensors of one type that are copied as one, each at the alignment of memory that is allocated for
+// it alone: kernels may compute other bits elsewhere.
+class Pack {
+ public:
+  void add(size_t number, const torch::Tensor& tensor) {
+    constexpr int64_t kAlignment = 64;
+    const int64_t unit = std::max<int64_t>(kAlignment / tensor.element_size(), 1);
+    places_.push_back({number, end_, tensor.sizes().vec()});
+    pieces_.push_back(tensor.detach().reshape({-1}));
+    end_ += tensor.numel();
+    const int64_t gap = (unit - end_ % unit) % unit;
+    if (!gap_.defined()) gap_ = torch::zeros({unit}, pieces_.front().options());
+    if (gap > 0) pieces_.push_back(gap_.narrow(0, 0, gap));
+    end_ += gap;
+  }
+
+  void copy_to(torch::Device device, std::vector<torch::Tensor>& results) const {
+    const torch::Tensor all = torch::cat(pieces_).to(device, /*non_blocking=*/true);
+    for (const auto& [number, begin, sizes] : places_)
+      results[number] = all.narrow(0, begin, c10::multiply_integers(sizes)).view(sizes);
+  }
+
+ private:
+  struct Place {
+    size_t number;
+    int64_t begin;
+    std::vector<int64_t> sizes;
+  };
+  std::vector<Place> places_;
+  std::vector<torch::Tensor> pieces_;
+  torch::Tensor gap_;
+  int64_t end_ = 0;
+};
+
 }  // namespace
+
+std::vector<torch::Tensor> copied_together(const std::vector<torch::Tensor>& tensors,
+                                           torch::Device device) {
+  std::map<torch::ScalarType, Pack> packs;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].defined()) packs[tensors[i].scalar_type()].add(i, tensors[i]);
+  std::vector<torch::Tensor> results(tensors.size());
+  for (const auto& [type, pack] : packs) pack.copy_to(device, results);
+  return results;
+}
 
 MirroredModel::MirroredModel(const std::shared_ptr<Module>& model, torch::Device device,
                              const Make& make)
@@ -121,18 +168,62 @@ void MirroredModel::pair_tensors(const Module& model) {
   buffers_ = pair("buffer", model.named_buffers(), replica_->named_buffers());
 }
 
-int64_t MirroredModel::refresh() {
-  const torch::NoGradGuard no_grad;
+void MirroredModel::follow_modes() const {
   for (const ModulePair& pair : modules_)
     if (pair.copy->is_training() != pair.original->is_training())
       pair.copy->train(pair.original->is_training());
-  int64_t bytes = 0;
-  for (const TensorPair& pair : parameters_) {
-    bytes += refresh(pair);
+  for (const TensorPair& pair : parameters_)
     if (pair.copy.requires_grad() != pair.original.requires_grad())
       pair.copy.set_requires_grad(pair.original.requires_grad());
+}
+
+int64_t MirroredModel::refresh() {
+  const torch::NoGradGuard no_grad;
+  int64_t bytes = 0;
+  for (const auto* const pairs : {&parameters_, &buffers_})
+    for (const TensorPair& pair : *pairs) bytes += refresh(pair);
+  follow_modes();
+  return bytes;
+}
+
+int64_t MirroredModel::replace() {
+  const int64_t bytes = replace(parameters_) + replace(buffers_);
+  follow_modes();
+  return bytes;
+}
+
+int64_t MirroredModel::replace(const std::vector<TensorPair>& pairs) const {
+  const torch::NoGradGuard no_grad;
+  const MemoryScope scope(MemoryUse::parameters);
+  std::vector<torch::Tensor> originals;
+  for (const TensorPair& pair : pairs) originals.push_back(pair.original);
+  const std::vector<torch::Tensor> there = copied_together(originals, device_);
+  int64_t bytes = 0;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    torch::Tensor(pairs[i].copy).set_data(there[i]);
+    bytes += static_cast<int64_t>(there[i].nbytes());
   }
-  for (const TensorPair& pair : buffers_) bytes += refresh(pair);
+  return bytes;
+}
+
+int64_t MirroredModel::give_back_buffers() {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> copies;
+  for (const TensorPair& pair : buffers_) {
+    if (pair.original.sizes() != pair.copy.sizes() ||
+        pair.original.scalar_type() != pair.copy.scalar_type())
+      throw BadInput(
+          "{} of the replica on {} is {} now, and was {}: a buffer must keep its type and shape",
+          pair.name, device_name(device_), describe(pair.copy), describe(pair.original));
+    copies.push_back(pair.copy);
+  }
+  if (copies.empty()) return 0;
+  const auto here = copied_together(copies, buffers_.front().original.device());
+  int64_t bytes = 0;
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    buffers_[i].original.variable_data().copy_(here[i]);
+    bytes += static_cast<int64_t>(here[i].nbytes());
+  }
   return bytes;
 }
 

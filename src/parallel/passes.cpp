@@ -7,6 +7,7 @@
 
 #include "device/memory_account.h"
 #include "parallel/generator.h"
+#include "pipeline/in_groups.h"
 #include "pipeline/in_one_order.h"
 
 namespace lockstep::parallel {
@@ -21,17 +22,29 @@ void seed_generator(const PipelinePart& part, const MicroBatch& own, int micro_b
   if (own.generator.defined()) set_generator_state(own.generator);
 }
 
-void forward(PipelinePart& part, int micro_batch, Passes& passes) {
-  const bool has_samples = passes.has_samples(micro_batch);
+ShardStatistics::Shard shard_of(int micro_batch, const Passes& passes) {
+  return passes.has_samples(micro_batch) ? ShardStatistics::Shard::has_samples
+                                         : ShardStatistics::Shard::is_empty;
+}
+
+// Prepares a pass: buffers as at the start of the step, samples on their device.
+void begin(PipelinePart& part, int micro_batch, Passes& passes) {
   part.replica().group().check();
-  part.replica().begin_forward(micro_batch, has_samples ? ShardStatistics::Shard::has_samples
-                                                        : ShardStatistics::Shard::is_empty);
-  if (!has_samples) return;
+  const bool is_mirrored = part.is_mirrored(micro_batch);
+  if (!is_mirrored) part.replica().begin_forward(micro_batch, shard_of(micro_batch, passes));
+  if (!passes.has_samples(micro_batch)) return;
+  if (is_mirrored) part.mirrors()->replicate(micro_batch);
+  const MemoryScope scope(MemoryUse::activations);
+  if (part.part().is_first() || part.part().is_last())
+    part.micro_batch(micro_batch).samples = passes.samples(part, micro_batch);
+}
+
+void forward(PipelinePart& part, int micro_batch, Passes& passes) {
+  if (part.mirrors() == nullptr) begin(part, micro_batch, passes);
+  if (!passes.has_samples(micro_batch)) return;
   const MemoryScope scope(MemoryUse::activations);
   MicroBatch& own = part.micro_batch(micro_batch);
   seed_generator(part, own, micro_batch, passes);
-  if (part.part().is_first() || part.part().is_last())
-    own.samples = passes.samples(part, micro_batch);
   const Tensors& inputs = part.part().is_first() ? own.samples.inputs : own.inputs;
   if (!part.part().is_last()) {
     const at::Tensor before = generator_state();
@@ -44,15 +57,25 @@ void forward(PipelinePart& part, int micro_batch, Passes& passes) {
   own.loss = passes.loss(own, micro_batch);
 }
 
+void finish(PipelinePart& part, int micro_batch, Passes& passes) {
+  if (part.part().is_last()) passes.score(part, micro_batch);
+  part.replica().end_backward();
+  if (part.part().is_first()) part.forget(micro_batch);
+}
+
 void backward(PipelinePart& part, int micro_batch, Passes& passes) {
-  part.replica().begin_backward(micro_batch);
+  if (!part.is_mirrored(micro_batch)) part.replica().begin_backward(micro_batch);
   if (passes.has_samples(micro_batch)) {
     const MemoryScope scope(MemoryUse::activations);
     passes.backward(part, micro_batch);
   }
-  if (part.part().is_last()) passes.score(part, micro_batch);
-  part.replica().end_backward();
-  if (part.part().is_first()) part.forget(micro_batch);
+  if (part.mirrors() == nullptr) finish(part, micro_batch, passes);
+}
+
+void collect(PipelinePart& part, int micro_batch, Passes& passes) {
+  if (!part.is_mirrored(micro_batch)) return;
+  const MemoryScope scope(MemoryUse::activations);
+  part.take_from_mirror(micro_batch, shard_of(micro_batch, passes));
 }
 
 }  // namespace
@@ -60,7 +83,7 @@ void backward(PipelinePart& part, int micro_batch, Passes& passes) {
 void perform(const pipeline::Action& action, PipelinePart& part, Passes& passes) {
   const int micro_batch = action.micro_batch;
   // Forward and backward passes of no samples count, too.
-  if (!action.computes() && !passes.has_samples(micro_batch)) return;
+  if ((action.receives() || action.sends()) && !passes.has_samples(micro_batch)) return;
   switch (action.kind) {
     case Kind::receive_input:
       return part.receive_input(micro_batch);
@@ -71,14 +94,23 @@ void perform(const pipeline::Action& action, PipelinePart& part, Passes& passes)
     case Kind::receive_gradient:
       return part.receive_gradient(micro_batch);
     case Kind::backward:
-      return backward(part, micro_batch, passes);
+      backward(part, micro_batch, passes);
+      return part.finish_group(micro_batch);
     case Kind::send_gradient:
       return part.send_gradient(micro_batch);
+    case Kind::scatter:
+      begin(part, micro_batch, passes);
+      return part.finish_group(micro_batch);
+    case Kind::collect:
+      return collect(part, micro_batch, passes);
+    case Kind::finish:
+      return finish(part, micro_batch, passes);
   }
 }
 
 std::vector<pipeline::Action> actions_of(const std::string& schedule, const Grid& grid,
-                                         int micro_batches) {
+                                         int micro_batches, size_t devices) {
+  if (devices > 1) return pipeline::in_groups(micro_batches, static_cast<int>(devices));
   pipeline::PipelineShape shape = grid.shape();
   shape.micro_batches = micro_batches;
   const pipeline::PipelineSchedule made =

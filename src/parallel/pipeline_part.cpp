@@ -10,11 +10,14 @@
 namespace lockstep::parallel {
 
 PipelinePart::PipelinePart(ModelPart part, PartLinks links, const World& replicas,
-                           const ReplicaOptions& options, Replica::OnGradient on_gradient)
+                           const ReplicaOptions& options, Replica::OnGradient on_gradient,
+                           std::shared_ptr<DeviceMirrors> mirrors)
     : part_(std::move(part)),
       device_(part_.device()),
       links_(std::move(links)),
-      replica_(part_.module(), replicas, options, std::move(on_gradient)) {}
+      mirrors_(std::move(mirrors)),
+      on_gradient_(std::move(on_gradient)),
+      replica_(part_.module(), replicas, options, on_gradient_) {}
 
 void PipelinePart::receive_input(int micro_batch) {
   const MemoryScope scope(MemoryUse::activations);
@@ -64,8 +67,26 @@ void PipelinePart::finish_sending() {
   if (links_.gradients) links_.gradients->finish();
 }
 
+void PipelinePart::take_from_mirror(int micro_batch, ShardStatistics::Shard shard) {
+  replica_.begin_forward(micro_batch, shard);
+  if (shard == ShardStatistics::Shard::has_samples) mirrors_->give_buffers(micro_batch);
+  replica_.begin_backward(micro_batch);
+  std::vector<torch::Tensor> gradients = mirrors_->take_gradients(micro_batch);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    replica_.parameters().tensors[i].mutable_grad() = std::move(gradients[i]);
+    on_gradient_(i);
+  }
+  mirrors_->wait();
+}
+
+void PipelinePart::finish_group(int micro_batch) const {
+  if (mirrors_ && mirrors_->ends_group(micro_batch, replica_.passes())) mirrors_->wait();
+}
+
 void PipelinePart::roll_back() {
   under_way_.clear();
+  if (mirrors_) mirrors_->forget_gradients();
   replica_.roll_back();
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/objective.h"
+#include "parallel/device_mirrors.h"
 #include "parallel/grid.h"
 #include "parallel/model_part.h"
 #include "parallel/replica.h"
@@ -28,13 +29,24 @@ struct MicroBatch {
 class PipelinePart {
  public:
   /// `replicas` are the workers that train the same part. `on_gradient` is called as by Replica.
-  /// Collective.
+  /// `mirrors` are the part on other devices of this worker, if there are any. Collective.
   PipelinePart(ModelPart part, PartLinks links, const World& replicas,
-               const ReplicaOptions& options, Replica::OnGradient on_gradient);
+               const ReplicaOptions& options, Replica::OnGradient on_gradient,
+               std::shared_ptr<DeviceMirrors> mirrors = nullptr);
 
   const ModelPart& part() const { return part_; }
   const PartLinks& links() const { return links_; }
   c10::Device device() const { return device_; }
+  /// What computes a micro-batch, and where: the part itself or a mirror of it.
+  const ModelPart& part(int micro_batch) const {
+    return is_mirrored(micro_batch) ? mirrors_->part_of(micro_batch) : part_;
+  }
+  c10::Device device(int micro_batch) const {
+    return mirrors_ ? mirrors_->device_of(micro_batch) : device_;
+  }
+  bool is_mirrored(int micro_batch) const { return mirrors_ && mirrors_->has(micro_batch); }
+  /// nullptr: this worker has the part on one device.
+  DeviceMirrors* mirrors() const { return mirrors_.get(); }
   Replica& replica() { return replica_; }
   const Replica& replica() const { return replica_; }
 
@@ -50,6 +62,11 @@ class PipelinePart {
   void forget(int micro_batch) { under_way_.erase(micro_batch); }
   /// Waits until all that was sent has been received.
   void finish_sending();
+  /// Takes the buffers and gradients of a mirror as if the part had computed the micro-batch.
+  void take_from_mirror(int micro_batch, ShardStatistics::Shard shard);
+  /// Waits for all devices after the last micro-batch that they compute at once, so that the time
+  /// of each kind of action is known: none of them could overlap. Does nothing without mirrors.
+  void finish_group(int micro_batch) const;
 
   /// After an unfinished step.
   void roll_back();
@@ -58,6 +75,8 @@ class PipelinePart {
   const ModelPart part_;
   const c10::Device device_;
   const PartLinks links_;
+  const std::shared_ptr<DeviceMirrors> mirrors_;
+  const Replica::OnGradient on_gradient_;
   Replica replica_;
   std::map<int, MicroBatch> under_way_;
   int64_t gradients_received_ = 0;

@@ -60,6 +60,12 @@ std::string to_string(const Action& action) {
         return "backward";
       case Kind::send_gradient:
         return "send_gradient";
+      case Kind::scatter:
+        return "scatter";
+      case Kind::collect:
+        return "collect";
+      case Kind::finish:
+        return "finish";
     }
     return "unknown action";
   };

@@ -31,6 +31,12 @@ struct PipelineShape {
 /// send_gradient     of the part's input, to the stage of the part before; does not wait
 ///
 /// There are no messages between parts on the same stage, which happens with one stage only.
+///
+/// Where one worker has the whole model on several devices (see in_groups.h), and in no pipeline:
+///
+/// scatter           copies samples, parameters and buffers to the micro-batch's device
+/// collect           copies gradients and buffers to the first device
+/// finish            adds the micro-batch's gradients, buffers and metrics to those before it
 struct Action {
   enum class Kind {
     receive_input,
@@ -38,7 +44,10 @@ struct Action {
     send_output,
     receive_gradient,
     backward,
-    send_gradient
+    send_gradient,
+    scatter,
+    collect,
+    finish
   };
 
   Kind kind;

@@ -98,6 +98,40 @@ void check_zero(const Recipe& recipe) {
       recipe.optimizer.name, fmt::join(possible, " or "));
 }
 
+constexpr const char* kMode = "parallel.mode = \"dp\" (--parallel dp)";
+
+// What cannot be together with one worker that has the whole model on several devices.
+void check_data_parallel(const Recipe& recipe) {
+  if (recipe.parallel.stages > 1)
+    throw BadInput(
+        "{}: every device has the whole model, but parallel.stages = {} (--stages) divides it; "
+        "leave one of them out",
+        kMode, recipe.parallel.stages);
+  if (recipe.device.kind == "cpu")
+    throw BadInput(
+        "{}: needs several devices, and device.kind = \"cpu\" is one; use virtual devices "
+        "(--device virtual --devices virtual:2), or several workers on the CPU (--workers 2)",
+        kMode);
+  if (recipe.parallel.zero)
+    throw BadInput(
+        "{}: has one worker, and parallel.zero (--zero) divides the optimizer's state among "
+        "several; leave one of them out",
+        kMode);
+  if (recipe.train.compress == "power_sgd")
+    throw BadInput(
+        "{}: train.compress = \"power_sgd\" needs one shard per worker, and the one worker has "
+        "all; use --parallel ddp, or another train.compress",
+        kMode);
+}
+
+void check_mode(const Recipe& recipe) {
+  if (is_data_parallel(recipe)) return check_data_parallel(recipe);
+  if (recipe.parallel.mode == "pipeline" && recipe.parallel.stages == 1)
+    throw BadInput(
+        "parallel.mode = \"pipeline\" (--parallel pipeline): parallel.stages = 1; say into how "
+        "many stages the model is divided, by --stages 2 or more");
+}
+
 // Pipelines that have more shards than others have one more.
 void check_micro_batches(const Recipe& recipe, pipeline::PipelineShape shape, int pipelines) {
   const auto& row = pipeline::pipeline_schedules().at(recipe.parallel.schedule);
@@ -140,10 +174,29 @@ void validate(const Recipe& recipe) {
       check_option(table, key, toml_value_or_text(value), "");
   optim::schedules().at(recipe.schedule.name).check(recipe.schedule);
   check_division(recipe);
+  check_mode(recipe);
   check_zero(recipe);
 }
 
+void check_device_count(const Recipe& recipe, int64_t devices) {
+  if (!is_data_parallel(recipe) || devices <= pieces_of(recipe)) return;
+  throw BadInput(
+      "{}: there are {} devices (--devices), but only {} to compute in a step, so that some "
+      "devices "
+      "would have none; use fewer devices, or set train.shards (--shards) to {} or more",
+      kMode, devices,
+      recipe.train.accumulate == 1 ? plural(shards_of(recipe), "shard")
+                                   : fmt::format("{} of {}", plural(pieces_of(recipe), "piece"),
+                                                 plural(shards_of(recipe), "shard")),
+      devices);
+}
+
 void check_worker_count(const Recipe& recipe, int workers) {
+  if (is_data_parallel(recipe) && workers > 1)
+    throw BadInput(
+        "--workers {}: {} is one worker with several devices (--devices); leave --workers out, or "
+        "use --parallel ddp, which has one device for each worker",
+        workers, kMode);
   const int64_t shards = shards_of(recipe);
   const pipeline::PipelineShape shape = pipeline_shape(recipe);
   if (shape.parts() > 1) {

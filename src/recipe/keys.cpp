@@ -175,7 +175,12 @@ std::vector<Key> device_keys(Recipe& r) {
 // None of them changes the result.
 std::vector<Key> parallel_keys(Recipe& r) {
   const std::vector<std::string> schedules = pipeline::pipeline_schedules().names();
+  const std::vector<std::string> modes = {"ddp", "dp", "pipeline"};
   return {
+      {"parallel.mode", &r.parallel.mode,
+       "ddp: every worker has a device, and the model or a stage of it; dp: one worker has several "
+       "devices, each with the whole model; pipeline: with parallel.stages",
+       0, 0, kRecord, modes},
       {"parallel.stages", &r.parallel.stages,
        "devices that compute one after another, each a part of the model; shards are their "
        "micro-batches; 1: every worker has the whole model",

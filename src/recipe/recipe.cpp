@@ -68,6 +68,10 @@ int64_t pieces_of(const Recipe& recipe) {
   return shards_of(recipe) * recipe.train.accumulate;
 }
 
+bool is_data_parallel(const Recipe& recipe) {
+  return recipe.parallel.mode == "dp";
+}
+
 pipeline::PipelineShape pipeline_shape(const Recipe& recipe) {
   const Recipe::ParallelSection& parallel = recipe.parallel;
   const auto& row = pipeline::pipeline_schedules().at(parallel.schedule);

@@ -59,6 +59,7 @@ struct Recipe {
   } device;
 
   struct ParallelSection {
+    std::string mode = "ddp";
     int64_t stages = 1;
     int64_t parts_per_stage = 0;
     std::string schedule = "1f1b";
@@ -99,6 +100,9 @@ int64_t shards_of(const Recipe& recipe);
 /// with one pass each.
 int64_t pieces_of(const Recipe& recipe);
 
+/// Whether one worker computes shards on several devices, each of which has the whole model.
+bool is_data_parallel(const Recipe& recipe);
+
 /// How [parallel] divides the model; the number of micro-batches is not in it.
 pipeline::PipelineShape pipeline_shape(const Recipe& recipe);
 
@@ -109,8 +113,11 @@ struct KeptCheckpoints {
 };
 KeptCheckpoints kept_checkpoints(const Recipe& recipe);
 
-/// Throws BadInput if there are more workers than shards.
+/// Throws BadInput if there are more workers than shards, or more than parallel.mode has.
 void check_worker_count(const Recipe& recipe, int workers);
+
+/// With parallel.mode = "dp": throws BadInput if there are more devices than passes over a batch.
+void check_device_count(const Recipe& recipe, int64_t devices);
 
 /// Keys that are set but have no effect: "schedule.milestones has no effect with cosine".
 std::vector<std::string> without_effect(const Recipe& recipe);

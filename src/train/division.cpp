@@ -20,7 +20,6 @@
 namespace lockstep::train {
 namespace {
 
-using nlohmann::json;
 using parallel::Activations;
 using pipeline::LayerCost;
 using pipeline::PipelineSchedule;
@@ -76,7 +75,7 @@ std::vector<LayerCost> measured(const Recipe& recipe, const Objective& objective
 
 // As text, to send it to the other workers.
 std::string to_text(const std::vector<LayerCost>& costs) {
-  json rows = json::array();
+  nlohmann::json rows = nlohmann::json::array();
   for (const LayerCost& cost : costs)
     rows.push_back({cost.seconds, cost.state, cost.inputs, cost.held, cost.working});
   return rows.dump();
@@ -84,7 +83,7 @@ std::string to_text(const std::vector<LayerCost>& costs) {
 
 std::vector<LayerCost> costs_from(const std::string& text) {
   std::vector<LayerCost> costs;
-  for (const json& row : json::parse(text))
+  for (const nlohmann::json& row : nlohmann::json::parse(text))
     costs.push_back({row[0], row[1], row[2], row[3], row[4]});
   return costs;
 }

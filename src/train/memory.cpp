@@ -14,8 +14,7 @@
 
 namespace lockstep::train {
 
-MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
-                         const collective::Shards& shards, int pipeline) {
+MemoryNeeds memory_needs_of_mirror(const torch::nn::Module& model) {
   int64_t all = 0, trained = 0;
   for (const torch::Tensor& parameter : model.parameters()) {
     const auto bytes = static_cast<int64_t>(parameter.nbytes());
@@ -23,6 +22,13 @@ MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
     if (parameter.requires_grad()) trained += bytes;
   }
   for (const torch::Tensor& buffer : model.buffers()) all += static_cast<int64_t>(buffer.nbytes());
+  return {.parameters = all, .gradients = trained};
+}
+
+MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
+                         const collective::Shards& shards, int pipeline) {
+  const MemoryNeeds mirror = memory_needs_of_mirror(model);
+  const int64_t all = mirror.parameters, trained = mirror.gradients;
   const bool narrow = recipe.train.compress == "f16" || recipe.train.compress == "bf16";
   const int64_t slots = parallel::schedule_of(shards, pipeline).slots;
   const int64_t state = optim::optimizers().at(recipe.optimizer.name).state_per_parameter * trained;

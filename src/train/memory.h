@@ -30,6 +30,9 @@ struct MemoryNeeds {
 MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
                          const collective::Shards& shards, int pipeline);
 
+/// Of a mirror of the model, on another device of a worker than its first.
+MemoryNeeds memory_needs_of_mirror(const torch::nn::Module& model);
+
 /// Throws OutOfMemory if a device with `limit` bytes has less than that: with the parts, and how
 /// many such devices would have enough. `who` is "virtual:0", or also names the stage; then
 /// `stage_advice` says what would fit instead.

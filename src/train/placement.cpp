@@ -39,9 +39,12 @@ int found_cuda_devices() {
   return found;
 }
 
-// The numbers of a worker's devices, of `there` of a kind.
-std::vector<int> numbers_of(const std::string& kind, int there, int local_rank, int stages,
+// The numbers of a worker's devices, of `there` of the recipe's kind.
+std::vector<int> numbers_of(const Recipe& recipe, int there, int local_rank, int stages,
                             const std::optional<DeviceSelection>& selection) {
+  const std::string& kind = recipe.device.kind;
+  if (is_data_parallel(recipe))
+    return all_devices_of_worker(kind, there, visible_variables(), selection);
   const std::vector<int> visible = visible_devices(kind, there, visible_variables(), selection);
   std::vector<int> numbers;
   for (int stage = 0; stage < stages; ++stage)
@@ -73,10 +76,10 @@ std::vector<c10::Device> made_devices(const Recipe& recipe, int local_rank, int 
     throw BadInput("device.asynchronous = true: only for device.kind = virtual, not {}", kind);
   if (kind == "virtual")
     return virtual_devices_for(
-        recipe, numbers_of(kind, kMostVirtualDevices, local_rank, stages, selection), selection);
+        recipe, numbers_of(recipe, kMostVirtualDevices, local_rank, stages, selection), selection);
   if (kind == "cuda") {
     std::vector<c10::Device> found;
-    for (const int number : numbers_of(kind, found_cuda_devices(), local_rank, stages, selection))
+    for (const int number : numbers_of(recipe, found_cuda_devices(), local_rank, stages, selection))
       found.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(number));
     if (!recipe.device.memory.empty())
       throw BadInput("device.memory = {}: cuda devices have their own memory; leave it out",

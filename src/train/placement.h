@@ -11,9 +11,9 @@ namespace lockstep::train {
 
 /// The devices of a worker, one for each of `stages`: those that come after the devices of workers
 /// with lower local ranks, of the visible ones of the recipe's kind, of which `devices` selects
-/// some (see device/visible.h). On the CPU all are the CPU. Makes virtual devices if that is their
-/// kind, and counts the devices' memory from now on. Throws BadInput if there are too few, and for
-/// a limit of memory that cannot be had.
+/// some (see device/visible.h); with parallel.mode = "dp" all of these. On the CPU all are the CPU.
+/// Makes virtual devices if that is their kind, and counts the devices' memory from now on. Throws
+/// BadInput if there are too few, and for a limit of memory that cannot be had.
 std::vector<c10::Device> devices_for(const Recipe& recipe, int local_rank, int stages,
                                      const std::string& devices = {});
 /// The device of a worker with one stage.

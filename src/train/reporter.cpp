@@ -11,6 +11,7 @@
 #include "base/digest.h"
 #include "base/fingerprint.h"
 #include "device/processor.h"
+#include "parallel/tensor_buffer.h"
 #include "train/memory.h"
 
 namespace lockstep::train {
@@ -29,6 +30,19 @@ Json to_json(const observe::SpanTimes& times) {
   for (size_t i = 0; i < observe::kSpanNames.size(); ++i)
     json[std::string(observe::kSpanNames[i])] = times.seconds[i];
   return json;
+}
+
+Json names_of(const std::vector<c10::Device>& devices) {
+  Json names = Json::array();
+  for (const c10::Device device : devices) names.push_back(parallel::device_name(device));
+  return names;
+}
+
+Json to_json(const parallel::MirrorTraffic& traffic) {
+  return {{"replicated", traffic.replicated},
+          {"scattered", traffic.scattered},
+          {"gathered", traffic.gathered},
+          {"reduced", traffic.reduced}};
 }
 
 }  // namespace
@@ -63,6 +77,8 @@ void Reporter::start(int64_t parameters) {
       {"threads", recipe_.train.threads},
       {"workers", setup_.group.world_size()},
       {"shards", shards_of(recipe_)},
+      {"parallel", recipe_.parallel.mode},
+      {"devices", names_of(setup_.devices)},
       {"stages", recipe_.parallel.stages},
       {"transport", setup_.group.transport().name()},
       {"out", out()},
@@ -224,13 +240,18 @@ Json Reporter::bytes_sent_by_all() const {
   return sum;
 }
 
-// Of the device that needed most, and of all that compute stages.
+// Of the device that needed most, and of all if there are several.
 Json Reporter::memory_of_all() const {
   const parallel::Grid& grid = *setup_.grid;
   const int first_stage = grid.shape().stage_of(grid.parts().front());
-  const Json by_stage = memory_by_stage(setup_.devices, first_stage, setup_.group);
-  Json figures = {{"memory", largest_memory(by_stage)}};
-  if (grid.shape().stages > 1) figures["memory_by_stage"] = by_stage;
+  Json by_device = memory_by_stage(setup_.devices, first_stage, setup_.group);
+  Json figures = {{"memory", largest_memory(by_device)}};
+  if (grid.shape().stages > 1) {
+    figures["memory_by_stage"] = by_device;
+  } else if (by_device.size() > 1) {
+    for (Json& device : by_device) device.erase("stages");
+    figures["memory_by_device"] = std::move(by_device);
+  }
   return figures;
 }
 
@@ -352,6 +373,7 @@ Json Reporter::end(const ResumePoint& point, const Results& last, const Straggle
                 {"bytes_by_kind", bytes_by_kind},
                 {"spans", to_json(spent.spans)},
                 {"out", out()}});
+  if (setup_.mirrors) event["bytes_between_devices"] = to_json(setup_.mirrors->traffic());
   event.update(memory_of_all());
   event.update(times_of_stages(spent.spans));
   if (const auto waiting = noticeable_waiting(report, seconds)) event["stragglers"] = *waiting;

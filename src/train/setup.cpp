@@ -119,6 +119,7 @@ Setup::Setup(Recipe asked, World everyone, std::shared_ptr<const data::TrainingD
       steps_per_epoch(loader.batches_per_epoch()),
       total_steps(recipe.train.steps > 0 ? recipe.train.steps
                                          : recipe.train.epochs * steps_per_epoch) {
+  check_device_count(recipe, std::ssize(devices));
   require_same_run(*this, std::move(facts));
   load_initial_weights(start);
   divide_model();
@@ -142,11 +143,12 @@ void Setup::divide_model() {
   stage_advice = advice;
   const auto activations =
       recipe.parallel.recompute ? parallel::Activations::recomputed : parallel::Activations::kept;
-  for (const int part : grid->parts())
-    parts.push_back(layers.empty()
-                        ? parallel::ModelPart(model)
-                        : parallel::ModelPart(parallel::require_layers(model, recipe.model.name),
-                                              layers[static_cast<size_t>(part)], activations));
+  const auto part_of = [&](const std::shared_ptr<Model>& of, int part) {
+    return layers.empty() ? parallel::ModelPart(of)
+                          : parallel::ModelPart(parallel::require_layers(of, recipe.model.name),
+                                                layers[static_cast<size_t>(part)], activations);
+  };
+  for (const int part : grid->parts()) parts.push_back(part_of(model, part));
   release_others(*model, parts);
   const MemoryScope scope(MemoryUse::parameters);
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -161,10 +163,25 @@ void Setup::divide_model() {
                    memory_limit(recipe), stage_advice);
     parts[i].module().to(device);
   }
+  if (is_data_parallel(recipe))
+    mirror_model([&](const std::shared_ptr<Model>& mirrored) { return part_of(mirrored, 0); });
   if (layers.empty()) return;
   // The peak is to be that of stages, not that of the whole model or of measuring its layers.
   for (const c10::Device device : devices)
     if (MemoryAccount* const account = virtual_devices::account_of(device)) account->forget_peak();
+}
+
+void Setup::mirror_model(const std::function<parallel::ModelPart(std::shared_ptr<Model>)>& whole) {
+  std::vector<parallel::DeviceMirrors::Mirror> made;
+  for (size_t i = 1; i < devices.size(); ++i) {
+    require_memory(memory_needs_of_mirror(*model), parallel::device_name(devices[i]),
+                   memory_limit(recipe));
+    parallel::MirroredModel mirrored(model, devices[i],
+                                     [&] { return make_model(recipe, train(), *objective); });
+    const auto same = std::dynamic_pointer_cast<Model>(mirrored.module());
+    made.push_back({std::move(mirrored), whole(same)});
+  }
+  mirrors = std::make_shared<parallel::DeviceMirrors>(devices, std::move(made));
 }
 
 }  // namespace lockstep::train

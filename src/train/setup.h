@@ -2,6 +2,7 @@
 
 #include <c10/core/Device.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "lockstep/objective.h"
 #include "lockstep/world.h"
 #include "objective/scorecard.h"
+#include "parallel/device_mirrors.h"
 #include "parallel/grid.h"
 #include "parallel/model_part.h"
 #include "recipe/recipe.h"
@@ -39,12 +41,14 @@ struct Setup {
   collective::Communicator& group;
   const std::shared_ptr<parallel::Grid> grid;
   const collective::Shards shards;         ///< of pipelines
-  const std::vector<c10::Device> devices;  ///< by stage of this worker
+  const std::vector<c10::Device> devices;  ///< by stage of this worker; with "dp" all that it has
   const std::shared_ptr<const data::TrainingData> data;
   const std::shared_ptr<Objective> objective;
   /// Where other workers compute parts of it, their parameters and buffers are empty here.
   const std::shared_ptr<Model> model;
-  std::vector<parallel::ModelPart> parts;    ///< of the model, that this worker computes
+  std::vector<parallel::ModelPart> parts;  ///< of the model, that this worker computes
+  /// With parallel.mode = "dp": the model on this worker's other devices.
+  std::shared_ptr<parallel::DeviceMirrors> mirrors;
   std::map<std::string, size_t> parameters;  ///< of the whole model: positions of trained ones
   int64_t parameter_count = 0;               ///< numbers in them
   std::vector<std::string> left_weights;     ///< of model.weights, and why they do not fit
@@ -65,6 +69,7 @@ struct Setup {
  private:
   void load_initial_weights(Start start);
   void divide_model();
+  void mirror_model(const std::function<parallel::ModelPart(std::shared_ptr<Model>)>& whole);
 };
 
 }  // namespace lockstep::train

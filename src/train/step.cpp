@@ -50,16 +50,17 @@ Step::Step(const Recipe& recipe, StepParts parts)
       clip_norm_(recipe.optimizer.clip_norm),
       outputs_(parts_.objective->outputs()),
       scorecard_(parts_.objective->metrics(), Phase::training),
-      actions_(
-          parallel::actions_of(recipe.parallel.schedule, *parts_.grid,
-                               micro_batches_of(*parts_.grid, parts_.shards.cut(accumulate_)))) {
+      actions_(parallel::actions_of(recipe.parallel.schedule, *parts_.grid,
+                                    micro_batches_of(*parts_.grid, parts_.shards.cut(accumulate_)),
+                                    parts_.mirrors ? parts_.mirrors->devices().size() : 1)) {
   std::vector<c10::Device> devices;
   for (const parallel::ModelPart& part : parts_.model) devices.push_back(part.device());
   const std::vector<parallel::PartLinks> links = link_parts(*parts_.grid, parts_.world, devices);
   for (size_t i = 0; i < parts_.model.size(); ++i)
     trained_.push_back(std::make_unique<TrainedPart>(
         recipe, parts_.model[i], links[i], parts_.grid->replicas(parts_.grid->parts()[i]),
-        parts_.shards, [this, i](size_t parameter) { take_gradient(i, parameter); }));
+        parts_.shards, [this, i](size_t parameter) { take_gradient(i, parameter); },
+        parts_.mirrors));
   if (!trained_.back()->part().is_last()) return;
   collective::Communicator& group = trained_.back()->replica().group();
   const collective::Shards pieces = parts_.shards.cut(accumulate_);
@@ -112,12 +113,14 @@ class Step::ObjectivePasses final : public parallel::Passes {
     return RandomStream(Purpose::forward, step_.seed_, scene_.step, piece).next();
   }
   Batch samples(PipelinePart& part, int micro_batch) override {
-    const Range samples = step_.samples_of(scene_, micro_batch);
-    return moved(step_.parts_.batches->part(scene_.batch, samples), part.device());
+    const Range range = step_.samples_of(scene_, micro_batch);
+    const Batch samples = step_.parts_.batches->part(scene_.batch, range);
+    return part.mirrors() != nullptr ? part.mirrors()->scattered(samples, micro_batch)
+                                     : moved(samples, part.device());
   }
   Tensors outputs(PipelinePart& part, const Tensors& inputs, int micro_batch) override {
     return part.part().is_last()
-               ? outputs_of(part.part(), inputs, step_.outputs_, place(micro_batch))
+               ? outputs_of(part.part(micro_batch), inputs, step_.outputs_, place(micro_batch))
                : forward_of(part.part(), inputs, place(micro_batch));
   }
   Loss loss(const MicroBatch& own, int micro_batch) override {
@@ -143,11 +146,14 @@ class Step::ObjectivePasses final : public parallel::Passes {
 };
 
 void Step::perform(const Action& action, const Scene& scene) {
-  const ScopedSpan span(scene.spans, action.kind == Kind::forward    ? Span::forward
-                                     : action.kind == Kind::backward ? Span::backward
-                                                                     : Span::exchange);
+  const bool ends = action.kind == Kind::backward || action.kind == Kind::finish;
+  const ScopedSpan span(scene.spans, action.kind == Kind::forward ? Span::forward
+                                     : ends                       ? Span::backward
+                                                                  : Span::exchange);
   ObjectivePasses passes(*this, scene);
+  if (action.kind == Kind::collect) gradients_ = Gradients::taken;
   parallel::perform(action, part(action.part), passes);
+  gradients_ = Gradients::refused;
 }
 
 void Step::backward(PipelinePart& part, int micro_batch, const Scene& scene) {

@@ -19,6 +19,7 @@
 #include "pipeline/schedule.h"
 #include "recipe/recipe.h"
 #include "train/batch_tensors.h"
+#include "train/memory.h"
 #include "train/trained_part.h"
 #include "train/user_code.h"
 
@@ -30,6 +31,8 @@ enum class TogetherRequest { stop, regroup };
 /// What a step needs.
 struct StepParts {
   std::vector<parallel::ModelPart> model;  ///< the parts that this worker trains
+  /// Of the model on other devices of this worker, if it is on several.
+  std::shared_ptr<parallel::DeviceMirrors> mirrors;
   /// Of the whole model: the position of each trained parameter, by name.
   std::map<std::string, size_t> parameters;
   std::shared_ptr<Objective> objective;
@@ -97,8 +100,11 @@ class Step {
   objective::Totals finish(const Scene& scene);
   OutOfMemory with_advice(const OutOfMemory& error, const pipeline::Action& action,
                           const Scene& scene);
+  BatchDivision division_of(const TrainedPart& part) const {
+    return {batch_, part.replica().shards(), accumulate_};
+  }
   std::string advice_for(TrainedPart& part, const pipeline::Action& action, const Scene& scene);
-  void try_pass(TrainedPart& part, const Batch& samples, const Scene& scene);
+  void try_pass(TrainedPart& part, int micro_batch, Range samples, const Scene& scene);
   void take_gradient(size_t part, size_t parameter);
   Loss checked(Loss loss) const;
   void update(const Scene& scene, double weight);

@@ -37,9 +37,10 @@ ReplicaOptions replica_options(const Recipe& recipe, const collective::Shards& s
 
 TrainedPart::TrainedPart(const Recipe& recipe, parallel::ModelPart part, parallel::PartLinks links,
                          const World& replicas, const collective::Shards& shards,
-                         parallel::Replica::OnGradient on_gradient)
+                         parallel::Replica::OnGradient on_gradient,
+                         std::shared_ptr<parallel::DeviceMirrors> mirrors)
     : PipelinePart(std::move(part), std::move(links), replicas, replica_options(recipe, shards),
-                   std::move(on_gradient)),
+                   std::move(on_gradient), std::move(mirrors)),
       optimizer_(
           replica(), recipe.optimizer,
           recipe.parallel.zero ? FlatOptimizer::State::divided : FlatOptimizer::State::whole),

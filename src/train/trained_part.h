@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "parallel/flat_optimizer.h"
@@ -15,10 +16,11 @@ using parallel::MicroBatch;
 class TrainedPart : public parallel::PipelinePart {
  public:
   /// Moves the part's parameters into contiguous memory. `on_gradient` is called as by Replica.
-  /// Collective.
+  /// `mirrors` are the part on other devices of this worker, if there are any. Collective.
   TrainedPart(const Recipe& recipe, parallel::ModelPart part, parallel::PartLinks links,
               const World& replicas, const collective::Shards& shards,
-              parallel::Replica::OnGradient on_gradient);
+              parallel::Replica::OnGradient on_gradient,
+              std::shared_ptr<parallel::DeviceMirrors> mirrors);
 
   parallel::FlatOptimizer& optimizer() { return optimizer_; }
 

@@ -23,6 +23,7 @@ double highest_rate(const Recipe& recipe, int workers) {
 
 StepParts parts_of(const Setup& setup) {
   return {.model = setup.parts,
+          .mirrors = setup.mirrors,
           .parameters = setup.parameters,
           .objective = setup.objective,
           .batches = setup.batches,

@@ -15,7 +15,8 @@ constexpr int64_t kDeviceBytes = int64_t{64} << 20;
 
 // Before the first backward pass of any test.
 [[maybe_unused]] const int devices =
-    (make_virtual_devices({.count = 1, .memory_bytes = kDeviceBytes}), virtual_device_count());
+    (make_virtual_devices({.count = 2, .memory_bytes = kDeviceBytes}), virtual_device_count());
+constexpr const char* kDevices = "virtual:2";
 
 void expect_parts(const std::string& message, const std::vector<std::string>& parts) {
   for (const std::string& part : parts)
@@ -52,13 +53,13 @@ class MemoryLimit : public ::testing::TestWithParam<const char*> {
   }
 
   run::Json trained(const Recipe& recipe) {
-    return train(recipe, folder_ / fmt::format("run-{}", ++runs_));
+    return train(recipe, folder_ / fmt::format("run-{}", ++runs_), {}, on_cpu() ? "" : kDevices);
   }
 
   /// What a batch needs at most, beside what is in use before.
   int64_t peak(int64_t batch) {
     const Recipe unlimited = recipe(batch);
-    device_for(unlimited, 0);
+    device_for(unlimited, 0, on_cpu() ? "" : kDevices);
     forget_peak_memory(device());
     const int64_t before = memory_of(device()).in_use;
     trained(unlimited);
@@ -110,6 +111,26 @@ TEST_P(MemoryLimit, IsReportedWithWhatWasInUseAtThePeak) {
   EXPECT_EQ(memory["gradients"], memory["optimizer"]);  // one slot, one momentum
   EXPECT_GT(memory["activations"].get<int64_t>() + memory["workspace"].get<int64_t>(),
             memory["parameters"].get<int64_t>());
+}
+
+TEST_P(MemoryLimit, OfAnotherDeviceOfTheWorkerIsReportedWithThatDevice) {
+  if (on_cpu()) GTEST_SKIP() << "a worker has one CPU";
+  Recipe parallel = recipe(16);
+  parallel.train.shards = 2;
+  parallel.parallel.mode = "dp";
+  const c10::Device second = virtual_device(1);
+  const int64_t before = memory_of(second).in_use;
+  const torch::Tensor rest = torch::empty({kDeviceBytes - before - (int64_t{1} << 20)},
+                                          torch::TensorOptions(second).dtype(torch::kByte));
+  try {
+    trained(parallel);
+    FAIL() << "nothing was thrown";
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.device(), "virtual:1");
+    expect_parts(error.what(), {"virtual:1", "out of memory", "this was step 0",
+                                "in a pass over 8 samples", "would fit"});
+  }
+  EXPECT_EQ(memory_of(second).in_use, before + rest.numel()) << "something was leaked";
 }
 
 INSTANTIATE_TEST_SUITE_P(On, MemoryLimit, ::testing::Values("cpu", "virtual"),

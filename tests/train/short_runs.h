@@ -45,10 +45,11 @@ inline World alone() {
 
 /// Trains in `out`, going on with the run that is there, if there is one.
 inline run::Outcome train_until(const Recipe& recipe, const std::filesystem::path& out,
-                                const Trainer::Limits& limits) {
+                                const Trainer::Limits& limits, const std::string& devices = {}) {
   Trainer trainer(recipe, alone(),
                   data::load_training_data(recipe.data, recipe.train.batch,
-                                           static_cast<uint64_t>(recipe.train.seed)));
+                                           static_cast<uint64_t>(recipe.train.seed)),
+                  {}, Start::anew, devices);
   const run::RunFolder folder = std::filesystem::exists(out / "recipe.toml")
                                     ? run::RunFolder::open(out)
                                     : run::RunFolder::create(out, recipe);
@@ -58,8 +59,8 @@ inline run::Outcome train_until(const Recipe& recipe, const std::filesystem::pat
 
 /// The same; returns the event that it ended with.
 inline run::Json train(const Recipe& recipe, const std::filesystem::path& out,
-                       const Trainer::Limits& limits = {}) {
-  return train_until(recipe, out, limits).event;
+                       const Trainer::Limits& limits = {}, const std::string& devices = {}) {
+  return train_until(recipe, out, limits, devices).event;
 }
 
 }  // namespace lockstep::train
