@@ -79,12 +79,24 @@ bool was_given(const TrainFlags& flags, const std::string& flag) {
       flags.keys, [&](const KeyFlag& key) { return key.flag == flag && key.value.has_value(); });
 }
 
+// One shard for each of the most devices, where the batch can be divided so: with more, all ways
+// have more to add, and DataParallel to copy.
+int64_t shards_for(const Recipe& recipe, const std::vector<int>& devices) {
+  const int most = devices.empty() ? 1 : *std::ranges::max_element(devices);
+  const int64_t pieces = most * recipe.train.accumulate;
+  return most > 1 && recipe.train.batch % pieces == 0 ? most : shards_of(recipe);
+}
+
 // Without a recipe: a model of dense layers, whose evaluation is short.
 lab::DpVsDdpOptions options_of(const DpVsDdpFlags& flags, const fs::path& out) {
   if (was_given(flags.train, "--parallel"))
     throw BadInput("--parallel: lab dp-vs-ddp runs both dp and ddp; leave it out");
   Recipe recipe = requested_recipe(flags.train, FolderAccess::elsewhere).recipe;
-  if (!flags.train.recipe && !was_given(flags.train, "--model")) recipe.model.name = "mlp";
+  if (!flags.train.recipe && !was_given(flags.train, "--model")) {
+    recipe.model.name = "mlp";
+    if (!was_given(flags.train, "--batch")) recipe.train.batch = 512;
+  }
+  if (recipe.train.shards == 0) recipe.train.shards = shards_for(recipe, flags.devices);
   if (recipe.train.steps == 0) recipe.train.steps = 30;
   if (recipe.device.kind != "cuda") {
     recipe.device.kind = "virtual";
@@ -208,11 +220,12 @@ class LabDpVsDdpCommand final : public Command {
     app().add_option("--csv", flags_.csv, "write the rows to this file")->type_name("FILE");
     app().add_flag("--json", flags_.json, "print one JSON object per row");
     app().footer(fmt::format(
-        "Every way trains the same batch in the same shards and must end with the same model. A "
-        "run "
-        "on N\n"
-        "devices gets N x train.threads cores. Unless the recipe has train.steps, there are 30; "
-        "without a recipe\nit is mlp on fashion-mnist. Columns are explained in {}.\n"
+        "Every way trains the same batch in the same shards and must end with the same model.\n"
+        "A run on N devices gets N x train.threads cores. Unless the recipe says otherwise, there "
+        "are 30 steps,\n"
+        "and as many shards as the most devices. Without a recipe it is mlp on fashion-mnist, with "
+        "a batch of 512.\n"
+        "Columns are explained in {}.\n"
         "Examples:\n"
         "  lockstep lab dp-vs-ddp\n"
         "  lockstep lab dp-vs-ddp --model resnet20 --batch 64 --devices 1,2 --rounds 3\n"

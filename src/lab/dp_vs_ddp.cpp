@@ -15,6 +15,7 @@
 #include "base/host.h"
 #include "base/units.h"
 #include "lab/trial.h"
+#include "launch/job.h"
 #include "lockstep/error.h"
 
 namespace lockstep::lab {
@@ -28,6 +29,8 @@ struct Way {
 };
 
 void check(const DpVsDdpOptions& options) {
+  if (const auto launched = launch::job_from_environment())
+    throw BadInput("lab dp-vs-ddp starts workers itself; start it without {}", launched->launcher);
   if (options.devices.empty()) throw BadInput("--devices: lists no number of devices");
   const int64_t most = shards_of(options.recipe);
   for (const int devices : options.devices) {
@@ -198,6 +201,7 @@ std::vector<DpVsDdpRow> compare_dp_and_ddp(const DpVsDdpOptions& options) {
   check(options);
   const std::vector<Way> ways = ways_of(options);
   const auto threads = static_cast<int>(options.recipe.train.threads);
+  const auto processors = static_cast<int>(allowed_processors().size());
   const size_t runs = ways.size() * static_cast<size_t>(options.rounds);
   std::vector<DpVsDdpRow> rows(ways.size());
   for (size_t i = 0; i < runs; ++i) {
@@ -213,8 +217,7 @@ std::vector<DpVsDdpRow> compare_dp_and_ddp(const DpVsDdpOptions& options) {
                                                     devices, i / ways.size() + 1),
                    .processors = devices * threads,
                    .deadline_seconds = options.deadline_seconds}));
-    row.shares_cores = options.recipe.device.kind == "virtual" &&
-                       devices * threads > std::ssize(allowed_processors());
+    row.shares_cores = options.recipe.device.kind == "virtual" && devices * threads > processors;
     if (i > 0) require_same_model(rows.front(), row);
     keep_faster(rows[i % ways.size()], std::move(row));
   }

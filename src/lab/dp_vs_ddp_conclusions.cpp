@@ -25,15 +25,17 @@ std::string about_speed(const DpVsDdpRow& dp, const DpVsDdpRow& ddp) {
 }
 
 std::string about_bytes(const DpVsDdpRow& dp, const DpVsDdpRow& ddp) {
+  const std::string buffers =
+      dp.gathered > 0 ? fmt::format(" and {} of buffers", format_bytes(dp.gathered)) : "";
   return fmt::format(
-      "In a step DataParallel copies {} of parameters and buffers to the other devices, {} of "
-      "samples, and {} of gradients and {} of buffers back: {} in all, every byte through the "
-      "first "
-      "device; a device of DDP moves {}. Compute waits for this {:.0f} % of the time with "
-      "DataParallel, where nothing overlaps, and {:.0f} % with DDP.",
-      format_bytes(dp.replicated), format_bytes(dp.scattered), format_bytes(dp.gradients),
-      format_bytes(dp.gathered), format_bytes(dp.moved()), format_bytes(ddp.first_moves),
-      100 * dp.waiting, 100 * ddp.waiting);
+      "In a step DataParallel copies {} of parameters and buffers and {} of samples to the other "
+      "devices, and {} of gradients{} back: {} in all, every byte through the first device; a "
+      "device "
+      "of DDP moves {}. Compute waits for this {:.0f} % of the time with DataParallel, where "
+      "nothing "
+      "overlaps, and {:.0f} % with DDP.",
+      format_bytes(dp.replicated), format_bytes(dp.scattered), format_bytes(dp.gradients), buffers,
+      format_bytes(dp.moved()), format_bytes(ddp.first_moves), 100 * dp.waiting, 100 * ddp.waiting);
 }
 
 std::string about_memory(const DpVsDdpRow& dp, const DpVsDdpRow& ddp) {
