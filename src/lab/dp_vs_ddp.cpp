@@ -73,6 +73,9 @@ job::TrainingJob job_for(const Way& way, const DpVsDdpOptions& options) {
   recipe.log.every_steps = 1;
   recipe.log.digest_every_steps = 0;
   recipe.checkpoint.every_steps = recipe.train.steps + 1;  // none but the last
+  // The peak of memory is to be that of steps, not of evaluation, which one worker computes alone.
+  recipe.evaluate.batch =
+      std::min(recipe.evaluate.batch, std::max<int64_t>(recipe.train.batch / pieces_of(recipe), 1));
   if (way.way == DataWay::ddp) job.placement.asked_workers = way.devices;
   if (recipe.device.kind == "virtual") {
     job.placement.devices = fmt::format("virtual:{}", way.devices);

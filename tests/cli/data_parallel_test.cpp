@@ -57,9 +57,8 @@ TEST_F(DataParallelRuns, EndWithTheSameModelWithEveryKeyOfAStep) {
                           {"--set", "train.compress=f16"},
                           {"--set", "parallel.recompute=true"}}) {
     const std::string name = flags[1];
-    const std::string alone = digest(name, torch(flags));
-    EXPECT_EQ(digest(name + "-inlined", dp(2, flags)), alone) << name;
-    EXPECT_EQ(digest(name + "-asynchronous", asynchronous(2, flags)), alone) << name;
+    const Words brief = joined(flags, {"--steps", "6"});  // with a smaller batch, and one after it
+    EXPECT_EQ(digest(name + "-dp", asynchronous(2, brief)), digest(name, torch(brief))) << name;
   }
 }
 
