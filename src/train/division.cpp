@@ -145,7 +145,7 @@ Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
   if (recipe.parallel.recompute) {  // each layer's gradients are complete when it is computed again
     std::vector<Range> apart;
     for (int64_t i = 0; i < layers; ++i) apart.push_back({i, i + 1});
-    parallel::check_parts(*sequential, apart);
+    parallel::check_parts(*sequential, apart, {}, parallel::Untrained::allowed);
   }
   return division;
 }
