@@ -78,7 +78,7 @@ std::string cure_of_write_error(int error) {
       return "; this user may not write there: change the folder's owner or mode, or choose "
              "another folder";
     case ENOENT:
-      return "; the folder was removed";
+      return "; the folder does not exist: make it, or choose another one";
     default:
       return "";
   }

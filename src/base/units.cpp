@@ -24,7 +24,9 @@ int64_t parse_bytes(std::string_view text) {
   if (unit.ends_with('I')) unit.pop_back();
   for (size_t power = 0; error == std::errc() && number >= 0 && power < kPrefixes.size(); ++power) {
     const double bytes = number * std::pow(1024.0, static_cast<double>(power));
-    if (unit == kPrefixes[power] && bytes < 9e18) return static_cast<int64_t>(bytes);
+    if (unit != kPrefixes[power]) continue;
+    if (bytes >= 9e18) throw BadInput("'{}' is more than memory can be: at most 7 EiB", text);
+    return static_cast<int64_t>(bytes);
   }
   throw BadInput("'{}' is not a size: expected a number and a unit, such as 8GiB, 25MiB or 64K",
                  text);

@@ -68,20 +68,25 @@ nlohmann::ordered_json json_of(const DeviceNeeds& needs) {
           {"batches", needs.batches}};
 }
 
+nlohmann::ordered_json if_known(const Way& way, const nlohmann::ordered_json& value) {
+  return way.known ? value : nlohmann::ordered_json();
+}
+
 void print_json(const job::FitResult& found, const FitFlags& flags, const Recipe& recipe) {
   for (const Way& way : found.ways)
-    fmt::print("{}\n", nlohmann::ordered_json{{"way", way.name()},
-                                              {"devices", way.devices()},
-                                              {"batch", recipe.train.batch},
-                                              {"samples_per_pass", way.samples_per_pass},
-                                              {"peak_bytes", way.needs.sum()},
-                                              {"memory", json_of(way.needs)},
-                                              {"seconds_per_step", way.seconds_per_step},
-                                              {"fits", way.fits},
-                                              {"measured", way.measured},
-                                              {"largest_batch_of_one_device", found.largest.batch},
-                                              {"command", command_for(way, flags, recipe)}}
-                           .dump());
+    fmt::print("{}\n",
+               nlohmann::ordered_json{{"way", way.name()},
+                                      {"devices", way.devices()},
+                                      {"batch", recipe.train.batch},
+                                      {"samples_per_pass", way.samples_per_pass},
+                                      {"peak_bytes", if_known(way, way.needs.sum())},
+                                      {"memory", if_known(way, json_of(way.needs))},
+                                      {"seconds_per_step", if_known(way, way.seconds_per_step)},
+                                      {"fits", way.fits},
+                                      {"measured", way.measured},
+                                      {"largest_batch_of_one_device", found.largest.batch},
+                                      {"command", command_for(way, flags, recipe)}}
+                   .dump());
 }
 
 std::string describe(const DeviceNeeds& needs) {
@@ -110,6 +115,11 @@ void print_largest(const job::FitResult& found) {
 }
 
 void print_way(const Way& way, const FitFlags& flags, const Recipe& recipe) {
+  if (!way.known) {
+    fmt::print("{:<42} {:>7} {:>14} {:>11}\n", way.name(), way.devices(), way.samples_per_pass,
+               "unknown");
+    return;
+  }
   fmt::print("{:<42} {:>7} {:>14} {:>11}{} {:>14.4f} {:>10.1f}\n", way.name(), way.devices(),
              way.samples_per_pass, format_bytes(way.needs.sum()), way.measured ? " " : "*",
              way.seconds_per_step, static_cast<double>(recipe.train.batch) / way.seconds_per_step);
@@ -123,11 +133,12 @@ void print_text(const job::FitResult& found, const FitFlags& flags, const Recipe
   fmt::print("\nWays to train with a batch of {}:\n", recipe.train.batch);
   fmt::print("{:<42} {:>7} {:>14} {:>11}  {:>14} {:>10}\n", "", "devices", "samples a pass",
              "memory", "seconds a step", "samples/s");
-  bool fit_before = true, computed = false;
+  bool fit_before = true, computed = false, unknown = false;
   for (const Way& way : found.ways) {
     if (fit_before && !way.fits) fmt::print("These do not fit:\n");
     fit_before = way.fits;
-    computed = computed || !way.measured;
+    computed = computed || (way.known && !way.measured);
+    unknown = unknown || !way.known;
     print_way(way, flags, recipe);
   }
   fmt::print(
@@ -136,6 +147,9 @@ void print_text(const job::FitResult& found, const FitFlags& flags, const Recipe
       "measured. Ways with equally many samples a pass and equally many shards end with the same "
       "model;\nBatchNorm normalises over the samples of a pass.\n");
   if (computed) fmt::print("*: computed from smaller passes, since it does not fit.\n");
+  if (unknown)
+    fmt::print("unknown: more than {}, in which not even one sample could be measured.\n",
+               format_bytes(found.limit));
   if (!found.undivided.empty())
     fmt::print("No stages and no recomputation: {}.\n", found.undivided);
 }
@@ -153,7 +167,7 @@ class FitCommand final : public Command {
     add_recipe_flags(app(), flags_.train);
     app()
         .add_option("--devices", flags_.train.placement.devices,
-                    "measure on this device: virtual:0 (default: the first)")
+                    "measure on the first of these devices: virtual:2, as for train")
         ->type_name("KIND:LIST");
     app()
         .add_option("--max-devices", flags_.most_devices,

@@ -102,7 +102,7 @@ int TrainCommand::run() {
   }
   check_flags(flags_);
   const std::string repeated =
-      job::flags_to_repeat(flags_.plugins, flags_.placement, flags_.elastic);
+      job::flags_to_repeat(asked.recipe, flags_.plugins, flags_.placement, flags_.elastic);
   const bool goes_on = flags_.resume && !asked.is_longer;
   if (const auto finished = goes_on ? run::outcome_of(*flags_.out) : std::nullopt;
       finished && finished->kind == run::Outcome::Kind::ended) {

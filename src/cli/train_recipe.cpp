@@ -145,14 +145,14 @@ RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
   if (!different.empty() && !flags.force)
     throw BadInput(
         "--resume --out {}: the result would differ from that of the recipe this run started with: "
-        "{}{}; resume without changes, start a new run, or use --force (then no single recipe "
-        "reproduces the result)",
+        "{}{}; {}start a new run, or use --force (then no single recipe reproduces the result)",
         out.string(), fmt::join(different, "; "),
         more.more_steps && optim::schedules().at(asked.schedule.name).depends_on_length
             ? fmt::format(" (the learning rates of schedule.name = \"{}\" depend on the number of "
                           "steps)",
                           asked.schedule.name)
-            : "");
+            : "",
+        asked.train.compress == "power_sgd" ? "" : "resume without changes, ");
   check_finished(asked, more, !different.empty(), out);
   return {asked, std::move(different), more.is_longer()};
 }

@@ -49,21 +49,21 @@ KnownCost Costs::of(const Pass& pass) {
     const auto& [begin, end, samples, recompute] = key;
     if (!cost && Range{begin, end} == pass.layers && recompute == pass.recompute &&
         samples <= pass.samples)
-      return {extrapolated(pass), false};
+      return extrapolated(pass);
   }
   if (const auto cost = measured(pass)) return {*cost, true};
-  return {extrapolated(pass), false};
+  return extrapolated(pass);
 }
 
 // Along the line through the two largest passes that could be measured.
-PassCost Costs::extrapolated(const Pass& pass) {
+KnownCost Costs::extrapolated(const Pass& pass) {
   std::vector<std::pair<int64_t, PassCost>> points;
   for (int64_t samples = pass.samples / 2; samples > 0 && points.size() < 2; samples /= 2) {
     Pass smaller = pass;
     smaller.samples = samples;
     if (const auto cost = measured(smaller)) points.emplace_back(samples, *cost);
   }
-  if (points.empty()) return {.peak = room_ + 1, .held = room_ + 1};
+  if (points.empty()) return {{.peak = room_ + 1, .held = room_ + 1}, false, false};
   const auto& [x1, y1] = points.front();
   const auto& [x0, y0] = points.back();
   const auto value = [&, x1 = static_cast<double>(x1), x0 = static_cast<double>(x0)](auto member) {
@@ -74,12 +74,13 @@ PassCost Costs::extrapolated(const Pass& pass) {
   const auto bytes = [&](int64_t PassCost::* member) {
     return static_cast<int64_t>(std::llround(value(member)));
   };
-  return {.kept = bytes(&PassCost::kept),
-          .peak = std::max(bytes(&PassCost::peak), room_ + 1),
-          .held = bytes(&PassCost::held),
-          .sent = bytes(&PassCost::sent),
-          .forward = value(&PassCost::forward),
-          .backward = value(&PassCost::backward)};
+  return {{.kept = bytes(&PassCost::kept),
+           .peak = std::max(bytes(&PassCost::peak), room_ + 1),
+           .held = bytes(&PassCost::held),
+           .sent = bytes(&PassCost::sent),
+           .forward = value(&PassCost::forward),
+           .backward = value(&PassCost::backward)},
+          false};
 }
 
 const std::vector<pipeline::LayerCost>& Costs::of_layers(int64_t samples, bool recompute) {

@@ -15,6 +15,7 @@ namespace lockstep::fit {
 struct KnownCost {
   PassCost cost;
   bool measured = true;  ///< or computed from smaller passes, since it does not fit
+  bool known = true;     ///< else not even a pass of one sample could be measured
 };
 
 /// What passes cost: each is measured once. One that needs more than `room` bytes is computed from
@@ -39,7 +40,7 @@ class Costs {
   using Key = std::tuple<int64_t, int64_t, int64_t, bool>;
 
   std::optional<PassCost> measured(const Pass& pass);
-  PassCost extrapolated(const Pass& pass);
+  KnownCost extrapolated(const Pass& pass);
 
   Meter& meter_;
   const int64_t room_;

@@ -48,7 +48,7 @@ DeviceNeeds needs_of(const Way& way, const Question& question, Range layers, con
   const auto& optimizer = optim::optimizers().at(recipe.optimizer.name);
   const int64_t state = optimizer.state_per_parameter * size.trained;
   const bool has_samples = layers.begin == 0 || layers.end == costs.all_layers().end;
-  const int64_t share = recipe.train.batch / way.pipelines;
+  const int64_t share = way.shards * way.accumulate * way.samples_per_pass;
   const int64_t slots = collective::depth(way.shards) + 1;
   return {.parameters = size.state,
           .gradients =
@@ -80,6 +80,7 @@ Way predicted_without_stages(Way way, const Question& question, Costs& costs) {
   const auto passes = static_cast<double>(way.shards * way.accumulate);
   const KnownCost known = costs.of({layers, way.samples_per_pass, way.recompute});
   way.measured = known.measured;
+  way.known = known.known;
   way.needs = needs_of(way, question, layers, known.cost, costs);
   const int64_t trained = costs.size_of(layers).trained;
   way.seconds_per_step =
@@ -111,8 +112,9 @@ Way predicted_with_stages(Way way, const Question& question, Costs& costs) {
   int64_t sent_gradients = 0;
   for (size_t stage = 0; stage < way.split.size(); ++stage) {
     const Range layers = way.split[stage];
-    const auto [cost, measured] = costs.of({layers, way.samples_per_pass, way.recompute});
+    const auto [cost, measured, known] = costs.of({layers, way.samples_per_pass, way.recompute});
     way.measured = way.measured && measured;
+    way.known = way.known && known;
     const DeviceNeeds needs =
         needs_of(way, question, layers, cost, costs, in_flight[stage], sent_gradients);
     if (needs.sum() > way.needs.sum()) way.needs = needs;
@@ -192,6 +194,7 @@ std::vector<Way> all_ways(const Question& question, Costs& costs) {
         }
   // The batch at once on one device, and divided among devices with nothing else.
   for (const int64_t pipelines : divisors(recipe.train.batch)) {
+    if (pipelines > question.most_devices) break;
     const Way way = predicted({.pipelines = static_cast<int>(pipelines),
                                .samples_per_pass = recipe.train.batch / pipelines},
                               question, costs);
@@ -277,7 +280,7 @@ std::vector<std::string> Way::flags(const Recipe& recipe) const {
 }
 
 Way predicted(Way way, const Question& question, Costs& costs) {
-  way.measured = true;
+  way.measured = way.known = true;
   way.needs = {};
   way = way.stages == 1 ? predicted_without_stages(std::move(way), question, costs)
                         : predicted_with_stages(std::move(way), question, costs);
@@ -288,13 +291,13 @@ Way predicted(Way way, const Question& question, Costs& costs) {
 std::vector<Way> find_ways(const Question& question, Costs& costs) {
   std::vector<Way> ways = selected(all_ways(question, costs));
   std::ranges::sort(ways, {}, [](const Way& way) {
-    return std::tuple(!way.fits, way.seconds_per_step, way.devices());
+    return std::tuple(!way.fits, !way.known, way.seconds_per_step, way.devices());
   });
   return ways;
 }
 
-LargestBatch largest_batch(const Way& way, const Question& question, Costs& costs, int64_t most) {
-  const int64_t passes = way.pipelines * way.shards * way.accumulate;
+LargestBatch largest_batch(const Way& way, int64_t passes, const Question& question, Costs& costs,
+                           int64_t most) {
   LargestBatch found;
   const auto fits = [&](int64_t samples) {
     Question asked = question;

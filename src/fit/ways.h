@@ -13,9 +13,9 @@ namespace lockstep::fit {
 
 /// How a batch shall be trained, and on what.
 struct Question {
-  Recipe recipe;              ///< its train.batch is the batch that is wanted
-  int64_t limit = 0;          ///< of a device's memory, in bytes
-  int most_devices = 64;      ///< of ways other than plain data parallelism
+  Recipe recipe;      ///< its train.batch is the batch that is wanted
+  int64_t limit = 0;  ///< of a device's memory, in bytes
+  int most_devices = 64;
   sim::Network network = {};  ///< between devices
 };
 
@@ -34,7 +34,7 @@ struct DeviceNeeds {
 struct Way {
   int pipelines = 1;  ///< which divide the batch; without stages, workers
   int stages = 1;
-  int64_t shards = 1;      ///< of each pipeline
+  int64_t shards = 1;      ///< of the pipeline that has most
   int64_t accumulate = 1;  ///< pieces of a shard
   bool recompute = false;
   bool zero = false;
@@ -46,6 +46,7 @@ struct Way {
   double seconds_per_step = 0;
   bool fits = false;
   bool measured = true;  ///< its passes were measured; else computed from smaller ones
+  bool known = true;     ///< else nothing could be measured: it needs more than the limit
 
   int devices() const { return pipelines * stages; }
   /// "data parallel + accumulate".
@@ -70,8 +71,9 @@ struct LargestBatch {
   std::vector<Range> split = {};  ///< with stages
   bool is_all_samples = false;    ///< the data set has no more
 };
-/// In this way, with passes of as many samples as fit. Found by measuring: so many fit, and one
-/// more does not. `most` is how many samples there are.
-LargestBatch largest_batch(const Way& way, const Question& question, Costs& costs, int64_t most);
+/// In this way, with so many passes of all pipelines, each of as many samples as fit. Found by
+/// measuring: so many fit, and one more does not. `most` is how many samples there are.
+LargestBatch largest_batch(const Way& way, int64_t passes, const Question& question, Costs& costs,
+                           int64_t most);
 
 }  // namespace lockstep::fit

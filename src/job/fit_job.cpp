@@ -109,8 +109,8 @@ fit::Way way_of(const Recipe& recipe, int workers, const std::vector<fit::LayerS
 std::string largest_batch_as_text(const FitJob& job, int workers) {
   Measurements measured(job);
   const fit::Way way = way_of(job.recipe, workers, measured.costs().layers());
-  const fit::LargestBatch largest =
-      fit::largest_batch(way, measured.question(job), measured.costs(), measured.samples());
+  const fit::LargestBatch largest = fit::largest_batch(
+      way, pieces_of(job.recipe), measured.question(job), measured.costs(), measured.samples());
   if (largest.batch == 0)
     throw BadInput(
         "--batch auto: with device.memory = {} not even passes of one sample fit; `lockstep fit` "
@@ -126,7 +126,7 @@ FitResult find_what_fits(const FitJob& job) {
   Measurements measured(job);
   const fit::Question question = measured.question(job);
   return {.limit = measured.limit(),
-          .largest = fit::largest_batch({}, question, measured.costs(), measured.samples()),
+          .largest = fit::largest_batch({}, 1, question, measured.costs(), measured.samples()),
           .ways = fit::find_ways(question, measured.costs()),
           .undivided = measured.costs().meter().undivided()};
 }

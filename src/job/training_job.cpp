@@ -47,7 +47,7 @@ struct PreparedJob {
 void tell_failure(const PreparedJob& ready, const std::string& message) {
   const TrainingJob& job = ready.job;
   job::tell_failure(ready.folder->path(), message,
-                    flags_to_repeat(job.plugins, job.placement, job.elastic));
+                    flags_to_repeat(job.recipe, job.plugins, job.placement, job.elastic));
 }
 
 ElasticJob elastic_job(const TrainingJob& job) {
@@ -220,6 +220,11 @@ bool came_to_something(const PreparedJob& ready) {
   return !out.empty() && run::outcome_of(out).has_value();
 }
 
+bool could_be_elastic(const Recipe& recipe) {
+  return recipe.parallel.stages == 1 && recipe.parallel.mode != "dp" && !recipe.parallel.zero &&
+         recipe.train.compress != "power_sgd";
+}
+
 Role start_workers(const PreparedJob& ready) {
   const std::vector<launch::Job> jobs = launch::jobs_here(ready.job.placement);
   const int first = jobs.front().rank;
@@ -234,7 +239,8 @@ Role start_workers(const PreparedJob& ready) {
   if (const launch::Ending* const failure = launch::first_failure(started.endings)) {
     tell(failure->text());
     tell_failure(ready, failure->text());
-    if (failure->was_killed()) tell("with --elastic, the other workers go on when one is lost");
+    if (failure->was_killed() && could_be_elastic(ready.job.recipe))
+      tell("with --elastic, the other workers go on when one is lost");
   }
   JobResult result{launch::exit_code_of(started.endings)};
   if (result.exit_code == 0 && first == 0 && !came_to_something(ready)) {
@@ -342,7 +348,7 @@ JobResult run_training(TrainingJob job) {
   }
 }
 
-std::string flags_to_repeat(const std::vector<std::string>& plugins,
+std::string flags_to_repeat(const Recipe& recipe, const std::vector<std::string>& plugins,
                             const launch::PlacementFlags& placement, const ElasticFlags& elastic) {
   std::string flags;
   for (const std::string& plugin : plugins) flags += fmt::format(" --load {}", plugin);
@@ -350,6 +356,8 @@ std::string flags_to_repeat(const std::vector<std::string>& plugins,
     flags += fmt::format(" --workers {}", placement.workers());
   if (!placement.devices.empty()) flags += fmt::format(" --devices {}", placement.devices);
   if (elastic.on) flags += " --elastic";
+  // What its workers have not sent yet is lost, so that the result is another one.
+  if (recipe.train.compress == "power_sgd") flags += " --force";
   return flags;
 }
 

@@ -49,7 +49,7 @@ JobResult run_training(TrainingJob job);
 
 /// The flags of a job that a resumed run must be given again: " --load libmine.so --workers 2
 /// --elastic".
-std::string flags_to_repeat(const std::vector<std::string>& plugins,
+std::string flags_to_repeat(const Recipe& recipe, const std::vector<std::string>& plugins,
                             const launch::PlacementFlags& placement, const ElasticFlags& elastic);
 
 /// Adds a failure to the run's events and prints how to resume or, without a checkpoint, how to

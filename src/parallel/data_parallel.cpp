@@ -9,7 +9,6 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
 #include <optional>
@@ -17,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/range.h"
+#include "parallel/autograd_node.h"
 #include "parallel/data_parallel_checks.h"
 #include "parallel/gradient_sum.h"
 #include "parallel/mirrored_model.h"
@@ -66,7 +66,7 @@ void arrive_together(Part& results) {
     trained.push_back(i);
     edges.push_back(torch::autograd::impl::gradient_edge(results[i]));
   }
-  const auto node = std::make_shared<ArrivalNode>(std::move(edges));
+  const parallel::NodePointer node = parallel::make_node<ArrivalNode>(std::move(edges));
   for (const size_t i : trained) {
     results[i] = results[i].detach();
     torch::autograd::create_gradient_edge(results[i], node);

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <torch/csrc/autograd/variable.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
+#include "parallel/autograd_node.h"
 #include "parallel/parameters.h"
 
 namespace lockstep::parallel {
@@ -31,11 +29,8 @@ class GradientHooks {
   void renew();
 
  private:
-  /// A pointer that shares the node; which kind it is depends on LibTorch's version.
-  using Accumulator =
-      decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
   struct Hook {
-    Accumulator accumulator;
+    NodePointer accumulator;
     uintptr_t key;
   };
   void attach(size_t parameter);

@@ -15,7 +15,6 @@
 #include "parallel/gradient_sum.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <utility>
@@ -29,7 +28,6 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 using torch::autograd::impl::grad_accumulator;
-using torch::autograd::impl::set_grad_accumulator;
 
 void wait_for(const std::vector<c10::Device>& devices) {
   for (const c10::Device device : devices)
@@ -135,15 +133,15 @@ void GradientSums::make_branches(Parameter& parameter) const {
   const at::Tensor& original = parameter.original;
   // One for gradients of other sizes refuses these.
   if (parameter.accumulator && original.sizes() != at::IntArrayRef(parameter.sizes))
-    set_grad_accumulator(original, {});
+    set_accumulator(original, {});
   parameter.sizes = original.sizes().vec();
   parameter.accumulator = grad_accumulator(original);
-  const auto sum = std::make_shared<SumNode>(original, parameter.copies.size(),
-                                             Edge(parameter.accumulator, 0), count_);
+  const NodePointer sum =
+      make_node<SumNode>(original, parameter.copies.size(), Edge(parameter.accumulator, 0), count_);
   parameter.branches.clear();
   for (size_t device = 0; device < parameter.copies.size(); ++device) {
     const at::Tensor& own = device == 0 ? original : parameter.copies[device].front();
-    parameter.branches.push_back(std::make_shared<BranchNode>(
+    parameter.branches.push_back(make_node<BranchNode>(
         own, original.device(), Edge(sum, static_cast<uint32_t>(device)), count_));
   }
 }
@@ -156,20 +154,20 @@ void GradientSums::connect() {
       make_branches(parameter);
     for (size_t device = 1; device < parameter.copies.size(); ++device)
       for (const at::Tensor& copy : parameter.copies[device])
-        set_grad_accumulator(copy, parameter.branches[device]);
+        set_accumulator(copy, parameter.branches[device]);
   }
 }
 
 GradientSums::OnFirstDevice::OnFirstDevice(const GradientSums& sums) : sums_(sums) {
   for (const Parameter& parameter : sums_.parameters_)
     if (parameter.original.requires_grad())
-      set_grad_accumulator(parameter.original, parameter.branches.front());
+      set_accumulator(parameter.original, parameter.branches.front());
 }
 
 // Of all, since the forward pass may have frozen some.
 GradientSums::OnFirstDevice::~OnFirstDevice() {
   for (const Parameter& parameter : sums_.parameters_)
-    if (parameter.accumulator) set_grad_accumulator(parameter.original, parameter.accumulator);
+    if (parameter.accumulator) set_accumulator(parameter.original, parameter.accumulator);
 }
 
 }  // namespace lockstep::parallel

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <atomic>
 #include <cstdint>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/device_replicas.h"
+#include "parallel/autograd_node.h"
 
 namespace lockstep::parallel {
 
@@ -61,8 +61,6 @@ class GradientSums {
   };
 
  private:
-  using NodePointer = std::shared_ptr<torch::autograd::Node>;
-
   struct Parameter {
     at::Tensor original;
     std::vector<Tensors> copies;  ///< by device; several if one was registered under several names

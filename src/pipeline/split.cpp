@@ -38,8 +38,11 @@ int64_t layer_named(const std::string& word, const std::string& option,
 
 void require_enough_layers(size_t layers, int parts) {
   if (static_cast<size_t>(parts) > layers)
-    throw BadInput("a model of {} layers cannot be divided into {} parts: use at most {} stages",
-                   layers, parts, layers);
+    throw BadInput(
+        "a model of {} layers cannot be divided into {} parts: use fewer stages or parts per "
+        "stage, "
+        "at most {} parts in all",
+        layers, parts, layers);
 }
 
 std::vector<Range> parse_split(const std::string& text, const std::vector<std::string>& names,

@@ -7,6 +7,7 @@
 
 #include "lockstep/error.h"
 #include "train/divergence.h"
+#include "train/placement.h"
 
 namespace lockstep::train {
 
@@ -137,7 +138,7 @@ EvaluatedModel TrainingRun::evaluated_model() const {
 
 // A stage whose device has little memory computes at once what it computes in a step.
 int64_t TrainingRun::evaluated_at_once() const {
-  const bool is_limited = setup_.grid->shape().stages > 1 && !recipe_.device.memory.empty();
+  const bool is_limited = setup_.grid->shape().stages > 1 && memory_limit(recipe_) > 0;
   const int64_t in_a_step = std::max<int64_t>(recipe_.train.batch / pieces_of(recipe_), 1);
   return is_limited ? std::min(recipe_.evaluate.batch, in_a_step) : recipe_.evaluate.batch;
 }

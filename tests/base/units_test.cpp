@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "expect_error.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -18,6 +19,7 @@ TEST(Units, ReadsSizesWithAndWithoutUnits) {
 TEST(Units, RefusesWhatIsNotASize) {
   for (const char* text : {"", "abc", "-1", "5 parsecs", "1e30", "K", "nan", "inf"})
     EXPECT_THROW(parse_bytes(text), BadInput) << text;
+  expect_bad_input([] { parse_bytes("8388608TiB"); }, {"more than memory can be"});
 }
 
 TEST(Units, WritesSizesForPeople) {

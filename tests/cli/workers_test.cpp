@@ -130,7 +130,9 @@ TEST_F(Workers, WithPowerSgdNeedOneShardEach) {
   const Words two = joined(power, {"--set", "train.shards=2"});
   EXPECT_EQ(digest(train("b", two)), digest(train("c", two)));
   EXPECT_EQ(lockstep_command(train("pieces", joined(two, {"--accumulate", "3"}))).exit_code, 0);
-  ASSERT_EQ(lockstep_command(train("d", joined(two, {"--stop-at-step", "3"}))).exit_code, 0);
+  const CommandResult stopped = lockstep_command(train("d", joined(two, {"--stop-at-step", "3"})));
+  ASSERT_EQ(stopped.exit_code, 0);
+  EXPECT_TRUE(has(stopped.err, " --workers 2 --force")) << stopped.err;
   const Words resume = {"train", "--resume", "--workers", "2", "--out", (folder_ / "d").string()};
   EXPECT_TRUE(refuses(resume, "checkpoints do not contain"));
   EXPECT_EQ(lockstep_command(joined(resume, {"--force"})).exit_code, 0);
@@ -262,20 +264,26 @@ TEST_F(Workers, ThatFailSayHowToGoOnAndLeaveItInTheStory) {
 }
 
 TEST_F(Workers, ThatAreKilledLeaveItInTheStoryToo) {
-  Child child(train("run", {"--workers", "2", "--set", "train.epochs=1000", "--set",
-                            "checkpoint.every_steps=1"}));
-  ASSERT_TRUE(comes_to_say(child, "step "));
-  const std::string family = fmt::format("/proc/{0}/task/{0}/children", child.pid());
-  std::ifstream children(family);
-  int guardian = 0;
-  int rank_0 = 0;
-  children >> guardian >> rank_0;
-  kill(rank_0, SIGKILL);
-  const CommandResult outcome = child.wait();
-  EXPECT_EQ(outcome.exit_code, 137);
-  EXPECT_TRUE(has(outcome.err, "resume with:")) << outcome.err;
-  EXPECT_TRUE(has(outcome.err, "with --elastic, the other workers go on")) << outcome.err;
-  EXPECT_TRUE(has(events_of(folder_ / "run").back()["message"], "was killed by signal 9"));
+  for (const bool zero : {false, true}) {
+    const std::string out = zero ? "zero" : "plain";
+    Words flags = {"--workers",         "2",     "--set",
+                   "train.epochs=1000", "--set", "checkpoint.every_steps=1"};
+    if (zero) flags.emplace_back("--zero");
+    Child child(train(out, flags));
+    ASSERT_TRUE(comes_to_say(child, "step "));
+    const std::string family = fmt::format("/proc/{0}/task/{0}/children", child.pid());
+    std::ifstream children(family);
+    int guardian = 0;
+    int rank_0 = 0;
+    children >> guardian >> rank_0;
+    kill(rank_0, SIGKILL);
+    const CommandResult outcome = child.wait();
+    EXPECT_EQ(outcome.exit_code, 137);
+    EXPECT_TRUE(has(outcome.err, "resume with:")) << outcome.err;
+    // Only where --elastic is possible.
+    EXPECT_EQ(has(outcome.err, "with --elastic, the other workers go on"), !zero) << outcome.err;
+    EXPECT_TRUE(has(events_of(folder_ / out).back()["message"], "was killed by signal 9"));
+  }
 }
 
 TEST_F(Workers, ThatFailBeforeACheckpointSayHowToStartAgain) {

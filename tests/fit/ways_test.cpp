@@ -156,6 +156,24 @@ TEST(Ways, WithAScheduleHoldWhatThatHasInFlight) {
             (2 * 2 * kPerSample + kScratch) + 3 * 2 * 2 * kPerSample + 2 * kPerSample);
 }
 
+TEST(Ways, HaveAtMostAsManyDevicesAsAreAllowed) {
+  ExactMeter meter;
+  for (const int64_t limit : {int64_t{1} << 20, kFixed + 4 * kPerSample + kScratch}) {
+    Question asked = question(limit, 32);
+    asked.most_devices = 3;
+    for (const Way& way : found(asked, meter).ways) EXPECT_LE(way.devices(), 3) << way.name();
+  }
+}
+
+TEST(Ways, AreUnknownWhereNotEvenOneSampleCanBeMeasured) {
+  ExactMeter meter(1);
+  const Question asked = question(kPerSample, 8);
+  for (const Way& way : found(asked, meter).ways) {
+    EXPECT_FALSE(way.known) << way.name();
+    EXPECT_FALSE(way.fits) << way.name();
+  }
+}
+
 TEST(Ways, DivideABatchThatIsAPrimeNumberIntoSingleSamples) {
   ExactMeter meter;
   for (const Way& way : found(question(1 << 20, 97), meter).ways)
@@ -243,7 +261,7 @@ TEST(LargestBatch, FitsAndOneMoreDoesNot) {
     ExactMeter meter;
     const Question asked = question(kFixed + 4 * kPerSample * samples + kScratch + 7, 8);
     Costs costs(meter, asked.limit, [](const std::string&) {});
-    const LargestBatch largest = largest_batch({}, asked, costs, 1000);
+    const LargestBatch largest = largest_batch({}, 1, asked, costs, 1000);
     EXPECT_EQ(largest.batch, samples);
     EXPECT_EQ(largest.needs.sum(), asked.limit - 7);
     EXPECT_FALSE(largest.is_all_samples);
@@ -255,22 +273,24 @@ TEST(LargestBatch, IsOfAllWorkersAndPasses) {
   // A worker's two shards need a second copy of the gradients.
   const Question asked = question(kFixed + 4 * kLayerState + 4 * kPerSample * 5 + kScratch, 8);
   Costs costs(meter, asked.limit, [](const std::string&) {});
-  EXPECT_EQ(largest_batch({.pipelines = 3, .shards = 2, .accumulate = 4}, asked, costs, 1000).batch,
-            3 * 2 * 4 * 5);
+  const Way way{.pipelines = 3, .shards = 2, .accumulate = 4};
+  EXPECT_EQ(largest_batch(way, 3 * 2 * 4, asked, costs, 1000).batch, 3 * 2 * 4 * 5);
+  // Five shards on three workers: one of them has only one.
+  EXPECT_EQ(largest_batch(way, 5 * 4, asked, costs, 1000).batch, 5 * 4 * 5);
 }
 
 TEST(LargestBatch, IsNothingWhereParametersDoNotFit) {
   ExactMeter meter;
   const Question asked = question(kFixed, 8);
   Costs costs(meter, asked.limit, [](const std::string&) {});
-  EXPECT_EQ(largest_batch({}, asked, costs, 1000).batch, 0);
+  EXPECT_EQ(largest_batch({}, 1, asked, costs, 1000).batch, 0);
 }
 
 TEST(LargestBatch, IsAtMostWhatThereIs) {
   ExactMeter meter;
   const Question asked = question(1 << 30, 8);
   Costs costs(meter, asked.limit, [](const std::string&) {});
-  const LargestBatch largest = largest_batch({}, asked, costs, 300);
+  const LargestBatch largest = largest_batch({}, 1, asked, costs, 300);
   EXPECT_EQ(largest.batch, 300);
   EXPECT_TRUE(largest.is_all_samples);
 }

@@ -38,7 +38,7 @@ TEST(Split, IsBalancedByTheCostOfTheDearestPart) {
   EXPECT_EQ(to_text(balanced_split({1, 1, 1, 1, 4}, 2)), "4");
   EXPECT_EQ(to_text(balanced_split({1, 2, 3, 4, 5}, 3)), "3,4");
   EXPECT_EQ(to_text(balanced_split({0, 0, 0}, 3)), "1,2");
-  expect_bad_input([] { balanced_split({1, 1}, 3); }, {"at most 2 stages"});
+  expect_bad_input([] { balanced_split({1, 1}, 3); }, {"at most 2 parts"});
 }
 
 // Against every possible division.
