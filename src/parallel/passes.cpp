@@ -110,7 +110,7 @@ void perform(const pipeline::Action& action, PipelinePart& part, Passes& passes)
 
 std::vector<pipeline::Action> actions_of(const std::string& schedule, const Grid& grid,
                                          int micro_batches, size_t devices) {
-  if (devices > 1) return pipeline::in_groups(micro_batches, static_cast<int>(devices));
+  if (devices > 0) return pipeline::in_groups(micro_batches, static_cast<int>(devices));
   pipeline::PipelineShape shape = grid.shape();
   shape.micro_batches = micro_batches;
   const pipeline::PipelineSchedule made =

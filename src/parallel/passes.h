@@ -38,10 +38,10 @@ class Passes {
 /// Performs an action of a schedule: the one place that knows what actions do.
 void perform(const pipeline::Action& action, PipelinePart& part, Passes& passes);
 
-/// What this worker does in a step, in order: the actions of its stage, of all stages, or of all
-/// devices on which it has the model.
+/// What this worker does in a step, in order: the actions of its stage or of all stages; or, where
+/// it has the model on `devices` (see DeviceMirrors), those of all of them.
 std::vector<pipeline::Action> actions_of(const std::string& schedule, const Grid& grid,
-                                         int micro_batches, size_t devices = 1);
+                                         int micro_batches, size_t devices = 0);
 
 /// Scales the gradients of all parts so that the norm of the whole model's is at most `largest`.
 /// `positions` are those of the whole model's parameters, by name: squares are added in that order.

@@ -52,7 +52,7 @@ Step::Step(const Recipe& recipe, StepParts parts)
       scorecard_(parts_.objective->metrics(), Phase::training),
       actions_(parallel::actions_of(recipe.parallel.schedule, *parts_.grid,
                                     micro_batches_of(*parts_.grid, parts_.shards.cut(accumulate_)),
-                                    parts_.mirrors ? parts_.mirrors->devices().size() : 1)) {
+                                    parts_.mirrors ? parts_.mirrors->devices().size() : 0)) {
   std::vector<c10::Device> devices;
   for (const parallel::ModelPart& part : parts_.model) devices.push_back(part.device());
   const std::vector<parallel::PartLinks> links = link_parts(*parts_.grid, parts_.world, devices);
