@@ -64,12 +64,13 @@ KnownCost Costs::extrapolated(const Pass& pass) {
     if (const auto cost = measured(smaller)) points.emplace_back(samples, *cost);
   }
   if (points.empty()) return {{.peak = room_ + 1, .held = room_ + 1}, false, false};
-  const auto& [x1, y1] = points.front();
-  const auto& [x0, y0] = points.back();
-  const auto value = [&, x1 = static_cast<double>(x1), x0 = static_cast<double>(x0)](auto member) {
+  const auto& larger = points.front();
+  const auto& smaller = points.back();
+  const auto value = [&](auto member) {
     return std::max(
-        0.0, on_line(static_cast<double>(pass.samples), x0, static_cast<double>(y0.*member), x1,
-                     static_cast<double>(y1.*member)));
+        0.0, on_line(static_cast<double>(pass.samples), static_cast<double>(smaller.first),
+                     static_cast<double>(smaller.second.*member), static_cast<double>(larger.first),
+                     static_cast<double>(larger.second.*member)));
   };
   const auto bytes = [&](int64_t PassCost::* member) {
     return static_cast<int64_t>(std::llround(value(member)));

@@ -111,6 +111,10 @@ class Interpreter {
         return first ? complain("from nobody") : receive(stage, action, input);
       case Kind::receive_gradient:
         return last ? complain("from nobody") : receive(stage, action, gradient);
+      case Kind::scatter:
+      case Kind::collect:
+      case Kind::finish:
+        return complain("in no pipeline");
     }
     return complain("unknown");
   }
