@@ -80,7 +80,7 @@ void SerialQueue::work() {
   while (true) {
     while (!stopping_ && (waiting_.empty() || running_)) changed_.wait(mutex_);
     if (stopping_) return;
-    const Waiting next = std::move(waiting_.front());
+    Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
     running_ = true;
     lock.unlock();
@@ -92,6 +92,7 @@ void SerialQueue::work() {
       error = std::current_exception();
     }
     const double seconds = stopwatch.seconds();
+    next.action = nullptr;  // what it holds is freed before anyone is told that it has ended
     lock.lock();
     running_ = false;
     lock.unlock();

@@ -14,13 +14,13 @@ StreamSet::StreamSet(StreamSetOptions options)
     : options_(std::move(options)), lanes_(static_cast<size_t>(options_.devices)) {}
 
 StreamSet::~StreamSet() {
-  const MutexLock lock(mutex_);
-  for (const auto& device : lanes_)
-    for (const Lane& each : device)
-      if (each.stream) each.stream->await(each.stream->now());
-  for (size_t device = 0; device < lanes_.size(); ++device)
-    for (const Lane& each : lanes_[device]) try {
-        if (each.stream) each.stream->synchronize();
+  finish();
+}
+
+void StreamSet::finish() {
+  for (int device = 0; device < options_.devices; ++device)
+    for (const StreamId& stream : used_streams(device)) try {
+        synchronize(record(stream));
       } catch (const std::exception& error) {
         fmt::print(stderr, "lockstep: {}:{} failed, and nobody has waited for it: {}\n",
                    options_.kind, device, error.what());
@@ -149,15 +149,17 @@ void StreamSet::synchronize(const StreamEvent& event) {
   order_.host_waited(event.clock);
 }
 
-void StreamSet::synchronize_device(int device) {
+std::vector<StreamId> StreamSet::used_streams(int device) {
   std::vector<StreamId> used;
-  {
-    const MutexLock lock(mutex_);
-    for (int number = 0; number < kPerDevice; ++number)
-      if (lanes_[static_cast<size_t>(device)][static_cast<size_t>(number)].stream)
-        used.push_back({device, number});
-  }
-  for (const StreamId& stream : used) synchronize(record(stream));
+  const MutexLock lock(mutex_);
+  for (int number = 0; number < kPerDevice; ++number)
+    if (lanes_[static_cast<size_t>(device)][static_cast<size_t>(number)].stream)
+      used.push_back({device, number});
+  return used;
+}
+
+void StreamSet::synchronize_device(int device) {
+  for (const StreamId& stream : used_streams(device)) synchronize(record(stream));
 }
 
 }  // namespace lockstep::device

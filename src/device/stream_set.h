@@ -46,8 +46,7 @@ class StreamSet {
   static constexpr int kPerDevice = 1 + 8;
 
   explicit StreamSet(StreamSetOptions options);
-  /// Waits until all streams are at rest, since they may wait for each other. Prints errors that
-  /// nobody has waited for.
+  /// Finishes first, since streams may wait for each other.
   ~StreamSet();
 
   /// Starts a task. `by` names it in messages, and lives on. Throws BadInput if the task races with
@@ -70,6 +69,8 @@ class StreamSet {
   void synchronize(const StreamEvent& event) EXCLUDES(mutex_);
   /// Waits for all streams of a device.
   void synchronize_device(int device) EXCLUDES(mutex_);
+  /// Waits until what was started has ended. Prints errors that nobody has waited for.
+  void finish() EXCLUDES(mutex_);
 
  private:
   struct Lane {
@@ -81,6 +82,7 @@ class StreamSet {
   Lane& lane(StreamId stream) REQUIRES(mutex_);
   Lane& begin(StreamId stream, const std::string& by, const std::vector<MemoryAccess>& accesses,
               Stream::Task task) REQUIRES(mutex_);
+  std::vector<StreamId> used_streams(int device) EXCLUDES(mutex_);
   void tell_errors(Stream& stream, Stream::Moment moment) EXCLUDES(mutex_);
 
   const StreamSetOptions options_;

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <omp.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -22,9 +23,24 @@ constexpr size_t kMostDevices = 64;
 
 thread_local std::array<c10::StreamId, kMostDevices> current_ids = {};
 
-// Set once; destroyed when the process ends, since kernels must not run while LibTorch's static
-// objects are destroyed.
+// Set once, and never destroyed, since other threads may still use it when the process ends.
 device::StreamSet* all_streams = nullptr;
+
+// Kernels must not run while LibTorch's static objects are destroyed, some of which are made by the
+// first kernel that uses them, later than any function given to std::atexit before. The
+// thread-local objects of the main thread are destroyed before them all.
+struct FinishesWithMainThread {
+  FinishesWithMainThread() = default;
+  ~FinishesWithMainThread() {
+    if (gettid() == getpid()) all_streams->finish();
+  }
+  FinishesWithMainThread(const FinishesWithMainThread&) = delete;
+  FinishesWithMainThread& operator=(const FinishesWithMainThread&) = delete;
+};
+
+void finish_before_program_ends() {
+  thread_local const FinishesWithMainThread finishes;
+}
 
 c10::Stream stream_of(c10::DeviceIndex index, c10::StreamId id) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, index), id);
@@ -84,7 +100,7 @@ void make_streams(const VirtualDeviceOptions& options) {
                              .devices = options.count,
                              .prepare = [options](int device) { prepare_thread(device, options); },
                              .largest_delay = options.largest_delay});
-  std::atexit([] { delete all_streams; });
+  std::atexit([] { all_streams->finish(); });  // where another thread ends the program
 }
 
 device::StreamSet& streams() {
@@ -112,6 +128,7 @@ c10::Stream stream_from_pool(c10::DeviceIndex index) {
 
 void start_task(c10::DeviceIndex index, const std::string& by, const std::vector<Use>& uses,
                 device::Stream::Task task) {
+  finish_before_program_ends();
   streams().start(id_of(current_stream(index)), by, accesses_of(uses), std::move(task));
 }
 

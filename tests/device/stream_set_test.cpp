@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <stdexcept>
 #include <thread>
 
@@ -92,6 +93,27 @@ TEST_F(StreamSetTest, IsUsedByManyThreads) {
       });
   }
   EXPECT_EQ(sum, 200);
+}
+
+TEST_F(StreamSetTest, FinishesWhatWasStartedThoughAThreadGoesOn) {
+  std::atomic<bool> finished = false;
+  std::jthread thread([&] {
+    while (!finished) streams_.start(elsewhere_, kWrites, {}, [] {});
+  });
+  streams_.start(one_, kWrites, writes(), [this] { value_ = 1; });
+  streams_.finish();
+  EXPECT_EQ(value_, 1);
+  finished = true;
+}
+
+TEST_F(StreamSetTest, FinishesAllStreamsThoughOneHasFailed) {
+  streams_.start(one_, kWrites, {}, [] { throw std::runtime_error("broken"); });
+  streams_.start(other_, kWrites, writes(), [this] { value_ = 1; });
+  testing::internal::CaptureStderr();
+  streams_.finish();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "lockstep: virtual:0 failed, and nobody has waited for it: broken\n");
+  EXPECT_EQ(value_, 1);
 }
 
 }  // namespace
