@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """One recipe on every number of workers, by every algorithm, over every transport, stopped and resumed.
 
-    bench/same_bits.py [--steps 60] [--seed 1] [--lockstep build/release/lockstep]
+    bench/same_bits.py [--steps 60] [--seed 1] [--lockstep build/release/lockstep] [--only MODEL]
 
-`convnet` on Fashion-MNIST and `resnet20` on CIFAR-10 with 8 shards. Prints a line a run, and ends with 1
+`convnet` on Fashion-MNIST and `resnet20` on CIFAR-10 with 8 shards; `resnet18` on some of CIFAR-10's images with 4, cut
+into stages on workers and on devices, with a tenth of the steps. Prints a line a run, and ends with 1
 where one of them has another model than one worker has. Needs an mpirun, and root for hosts of its own
 (hybrid).
 """
@@ -17,17 +18,20 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy
+
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests/beds")]
 from hosts import Hosts, why_not  # noqa: E402
 
 MODELS = {"convnet": "fashion-mnist", "resnet20": "cifar10"}
+STAGED = "resnet18"
 CANONICAL = ["one_to_all", "tree", "butterfly", "halving_doubling", "direct"]
 
 
 class Grid:
-    def __init__(self, lockstep, folder, model, steps):
+    def __init__(self, lockstep, folder, model, data, flags):
         self.train = [lockstep, "train", "--json"]
-        self.recipe = ["--model", model, "--data", MODELS[model], "--steps", str(steps), "--shards", "8"]
+        self.recipe = ["--model", model, "--data", data, *flags]
         self.folder, self.model = folder, model
         self.runs, self.digest, self.others = 0, None, 0
 
@@ -53,6 +57,22 @@ class Grid:
         resumed = subprocess.run([*self.train, "--resume", *out, "--workers", str(after)], capture_output=True, text=True)
         self.tell(f"{before} workers to step {step}, then {after}", result_of(resumed))
 
+    def in_stages(self):
+        self.run("1 worker", [])
+        for workers, stages in ((2, 2), (4, 4), (4, 2)):
+            for transport in ("shm", "tcp"):
+                for schedule in ("1f1b", "gpipe"):
+                    self.run(f"{workers} workers, {stages} stages, {transport}, {schedule}",
+                             ["--workers", str(workers), "--stages", str(stages), "--transport", transport,
+                              "--schedule", schedule])
+        virtual = ["--device", "virtual", "--devices", "virtual:4"]
+        self.run("4 stages on the CPU of one worker", ["--stages", "4"])
+        for stages in (2, 4):
+            self.run(f"{stages} stages on virtual devices of one worker", [*virtual, "--stages", str(stages)])
+            self.run(f"{stages} stages on asynchronous devices of one worker",
+                     [*virtual, "--stages", str(stages), "--set", "device.asynchronous=true"])
+        self.run("2 workers x 2 stages, each a virtual device", [*virtual, "--workers", "4", "--stages", "2"])
+
     def on_two_hosts(self):
         with Hosts(2) as hosts:
             flags = [*self.train, *self.recipe, "--workers", "2", "--nnodes", "2", "--master", hosts.address(0),
@@ -68,6 +88,17 @@ class Grid:
         self.tell("2 x 2 workers, hybrid", json.loads(said[0][0])["model_sha256"])
 
 
+def few_images(lockstep, folder):
+    """A data set in `folder` of some of CIFAR-10's images, of which few are evaluated."""
+    listed = subprocess.run([lockstep, "data", "list", "--json"], check=True, capture_output=True, text=True)
+    found = {row["name"]: row["folder"] for row in map(json.loads, listed.stdout.splitlines())}
+    for split, file, count in (("", "data_batch_1.bin", 320), ("_test", "test_batch.bin", 32)):
+        rows = numpy.fromfile(Path(found["cifar10"]) / file, dtype=numpy.uint8).reshape(-1, 3073)[:count]
+        numpy.save(folder / f"x{split}.npy", rows[:, 1:].reshape(-1, 3, 32, 32))
+        numpy.save(folder / f"y{split}.npy", rows[:, 0].astype(numpy.int64))
+    return f"npy:{folder}"
+
+
 def result_of(run):
     if run.returncode != 0:
         raise SystemExit(f"{' '.join(run.args)} ended with {run.returncode}:\n{run.stderr}")
@@ -78,6 +109,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=[*MODELS, STAGED], help="this model alone")
     parser.add_argument("--lockstep", default=str(Path(__file__).parent.parent / "build/release/lockstep"))
     arguments = parser.parse_args()
     dice = random.Random(arguments.seed)
@@ -85,8 +117,18 @@ def main():
     os.environ["OMP_NUM_THREADS"] = "1"
     others = 0
     with tempfile.TemporaryDirectory() as folder:
-        for model in MODELS:
-            grid = Grid(arguments.lockstep, Path(folder), model, arguments.steps)
+        def grid_of(model, data, *flags):
+            return Grid(arguments.lockstep, Path(folder), model, data, flags)
+
+        if arguments.only in (None, STAGED):
+            grid = grid_of(STAGED, few_images(arguments.lockstep, Path(folder)), "--steps", str(arguments.steps // 10),
+                           "--shards", "4", "--batch", "16", "--set", "train.kernels=torch")
+            grid.in_stages()
+            others += grid.others
+        for model, data in MODELS.items():
+            if arguments.only not in (None, model):
+                continue
+            grid = grid_of(model, data, "--steps", str(arguments.steps), "--shards", "8")
             for workers in (1, 2, 3, 4, 8):
                 grid.run(f"{workers} workers, shm", ["--workers", str(workers)])
             for algorithm in CANONICAL:
