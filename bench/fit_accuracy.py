@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
 """How far the peaks of memory that `lockstep fit` predicts are from those of real training runs.
 
-    bench/fit_accuracy.py [--lockstep build/release/lockstep] [--data cifar10] [--limit 4GiB]
+    bench/fit_accuracy.py [--lockstep build/release/lockstep] [--limit 4GiB]
                           [--max-devices 4] [MODEL:BATCH ...]
 
 For each model and batch: runs `lockstep fit`, trains three steps with the command of every way that fits, with as
-many devices as --max-devices, and compares peaks. Evaluation computes as many samples at once as a pass of training
+many devices as --max-devices at most, on images of CIFAR-10, and compares peaks. Evaluation computes as many samples at once as a pass of training
 has, so that the peak is that of a step. Exits with 1 if a prediction is off by more than 5 %.
 """
 import argparse
@@ -15,6 +15,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
+
+from few_images import few_images
 
 ALLOWED = 0.05
 CASES = ["convnet:17", "convnet:64", "resnet20:5", "resnet20:32", "resnet20:48", "resnet18:3", "resnet18:8"]
@@ -33,10 +35,18 @@ def measured_peak(lockstep, way, folder):
     return lines_of([lockstep, *shlex.split(way["command"])[1:], *flags])[-1]["memory"]["peak"]
 
 
+def ways(lockstep, data, flags):
+    for case in flags.cases:
+        model, batch = case.split(":")
+        asked = ["--data", data, "--model", model, "--batch", batch, "--device-memory", flags.limit]
+        for way in lines_of([lockstep, "fit", "--json", "--max-devices", flags.max_devices, *asked]):
+            if way["fits"] and way["devices"] <= int(flags.max_devices):
+                yield model, batch, way
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lockstep", default="build/release/lockstep", type=pathlib.Path)
-    parser.add_argument("--data", default="fashion-mnist")
     parser.add_argument("--limit", default="4GiB", help="memory of a device")
     parser.add_argument("--max-devices", default="4")
     parser.add_argument("cases", nargs="*", default=CASES, metavar="MODEL:BATCH")
@@ -44,14 +54,10 @@ def main():
     lockstep = flags.lockstep.resolve()
     worst = 0.0
     print(f"{'model':<10} {'batch':>5}  {'way':<40} {'devices':>7} {'predicted':>12} {'measured':>12} {'ratio':>6}")
-    for case in flags.cases:
-        model, batch = case.split(":")
-        asked = ["--data", flags.data, "--model", model, "--batch", batch, "--device-memory", flags.limit]
-        for way in lines_of([lockstep, "fit", "--json", "--max-devices", flags.max_devices, *asked]):
-            if not way["fits"] or way["devices"] > int(flags.max_devices):
-                continue
-            with tempfile.TemporaryDirectory() as folder:
-                peak = measured_peak(lockstep, way, f"{folder}/run")
+    with tempfile.TemporaryDirectory() as folder:
+        data = few_images(lockstep, folder)
+        for run, (model, batch, way) in enumerate(ways(lockstep, data, flags)):
+            peak = measured_peak(lockstep, way, f"{folder}/run{run}")
             ratio = way["peak_bytes"] / peak
             worst = max(worst, abs(ratio - 1))
             print(f"{model:<10} {batch:>5}  {way['way']:<40} {way['devices']:>7} {way['peak_bytes']:>12} {peak:>12} "

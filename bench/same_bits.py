@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 """One recipe on every number of workers, by every algorithm, over every transport, stopped and resumed.
 
     bench/same_bits.py [--steps 60] [--seed 1] [--lockstep build/release/lockstep] [--only MODEL]
@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy
+from few_images import few_images
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests/beds")]
 from hosts import Hosts, why_not  # noqa: E402
@@ -86,17 +86,6 @@ class Grid:
         if any(launcher.returncode for launcher in launchers):
             raise SystemExit(f"two hosts: {said}")
         self.tell("2 x 2 workers, hybrid", json.loads(said[0][0])["model_sha256"])
-
-
-def few_images(lockstep, folder):
-    """A data set in `folder` of some of CIFAR-10's images, of which few are evaluated."""
-    listed = subprocess.run([lockstep, "data", "list", "--json"], check=True, capture_output=True, text=True)
-    found = {row["name"]: row["folder"] for row in map(json.loads, listed.stdout.splitlines())}
-    for split, file, count in (("", "data_batch_1.bin", 320), ("_test", "test_batch.bin", 32)):
-        rows = numpy.fromfile(Path(found["cifar10"]) / file, dtype=numpy.uint8).reshape(-1, 3073)[:count]
-        numpy.save(folder / f"x{split}.npy", rows[:, 1:].reshape(-1, 3, 32, 32))
-        numpy.save(folder / f"y{split}.npy", rows[:, 0].astype(numpy.int64))
-    return f"npy:{folder}"
 
 
 def result_of(run):

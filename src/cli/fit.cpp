@@ -44,8 +44,9 @@ std::string shell_word(const std::string& word) {
 
 // `lockstep train` with what was asked here, and what the way needs.
 std::string command_for(const Way& way, const FitFlags& flags, const Recipe& recipe) {
-  const std::set<std::string> of_way = {"--batch",  "--shards", "--accumulate", "--parallel",
-                                        "--stages", "--split",  "--schedule",   "--zero"};
+  const std::set<std::string> of_way = {"--batch",    "--shards", "--accumulate",
+                                        "--parallel", "--stages", "--split",
+                                        "--schedule", "--zero",   "--precision"};
   std::vector<std::string> words = {"lockstep", "train"};
   if (flags.train.recipe) words.push_back(*flags.train.recipe);
   for (const KeyFlag& flag : flags.train.keys)
@@ -145,11 +146,16 @@ void print_text(const job::FitResult& found, const FitFlags& flags, const Recipe
       "\nMemory is that of the device that needs most. Devices compute as fast as the one that "
       "was\n"
       "measured. Ways with equally many samples a pass and equally many shards end with the same "
-      "model;\nBatchNorm normalises over the samples of a pass.\n");
+      "model;\nBatchNorm normalises over the samples of a pass. bf16 rounds more, with another "
+      "model.\n");
   if (computed) fmt::print("*: computed from smaller passes, since it does not fit.\n");
   if (unknown)
     fmt::print("unknown: more than {}, in which not even one sample could be measured.\n",
                format_bytes(found.limit));
+  if (std::ranges::none_of(found.ways, [](const Way& way) { return way.precision == "bf16"; }))
+    fmt::print(
+        "bf16 is left out: LibTorch has not all of this model's operators for it on this device, "
+        "or\nis more than four times as slow with it.\n");
   if (!found.undivided.empty())
     fmt::print("No stages and no recomputation: {}.\n", found.undivided);
 }

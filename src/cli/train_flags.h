@@ -34,6 +34,8 @@ struct TrainFlags {
       {"--shards", "train.shards", "N", "equal parts of a batch; a worker computes one or more"},
       {"--accumulate", "train.accumulate", "N",
        "compute each shard in N pieces, one after another, to use less memory"},
+      {"--precision", "train.precision", "NAME",
+       "fp32 (default), or bf16 for half of the activations' memory"},
       {"--epochs", "train.epochs", "N", "passes over the training split"},
       {"--steps", "train.steps", "N", "end after this many steps, instead of --epochs"},
       {"--lr", "optimizer.lr", "RATE", "highest learning rate"},

@@ -31,26 +31,30 @@ LayerSize Costs::size_of(Range range) const {
   return sum;
 }
 
+Costs::Key Costs::key_of(const Pass& pass) {
+  return {pass.layers.begin, pass.layers.end, pass.recompute, pass.precision, pass.samples};
+}
+
 std::optional<PassCost> Costs::measured(const Pass& pass) {
-  const Key key = {pass.layers.begin, pass.layers.end, pass.samples, pass.recompute};
+  const Key key = key_of(pass);
   if (const auto known = measured_.find(key); known != measured_.end()) return known->second;
   tell_(fmt::format(
-      "measuring a pass of {}{}{}", plural(pass.samples, "sample"),
+      "measuring a pass of {}{}{}{}", plural(pass.samples, "sample"),
       pass.layers == all_layers()
           ? ""
           : fmt::format(" through layers {} to {}", pass.layers.begin, pass.layers.end - 1),
-      pass.recompute ? ", with recomputation" : ""));
+      pass.recompute ? ", with recomputation" : "",
+      pass.precision == "fp32" ? "" : ", in " + pass.precision));
   return measured_.emplace(key, meter_.measure(pass, room_)).first->second;
 }
 
 KnownCost Costs::of(const Pass& pass) {
   // What a smaller pass needs too much for, a larger one does as well.
-  for (const auto& [key, cost] : measured_) {
-    const auto& [begin, end, samples, recompute] = key;
-    if (!cost && Range{begin, end} == pass.layers && recompute == pass.recompute &&
-        samples <= pass.samples)
-      return extrapolated(pass);
-  }
+  Pass smaller = pass;
+  smaller.samples = 0;
+  for (auto it = measured_.lower_bound(key_of(smaller));
+       it != measured_.end() && it->first <= key_of(pass); ++it)
+    if (!it->second) return extrapolated(pass);
   if (const auto cost = measured(pass)) return {*cost, true};
   return extrapolated(pass);
 }
@@ -84,11 +88,11 @@ KnownCost Costs::extrapolated(const Pass& pass) {
           false};
 }
 
-const std::vector<pipeline::LayerCost>& Costs::of_layers(int64_t samples, bool recompute) {
-  const std::pair key = {samples, recompute};
+const std::vector<pipeline::LayerCost>& Costs::of_layers(const Pass& pass) {
+  const Key key = key_of(pass);
   if (const auto known = of_layers_.find(key); known != of_layers_.end()) return known->second;
-  tell_(fmt::format("measuring layers with {}", plural(samples, "sample")));
-  return of_layers_.emplace(key, meter_.layer_costs(samples, recompute)).first->second;
+  tell_(fmt::format("measuring layers with {}", plural(pass.samples, "sample")));
+  return of_layers_.emplace(key, meter_.layer_costs(pass)).first->second;
 }
 
 double Costs::update_seconds(int64_t bytes) {

@@ -27,7 +27,7 @@ class Costs {
 
   KnownCost of(const Pass& pass);
   /// As Meter::layer_costs.
-  const std::vector<pipeline::LayerCost>& of_layers(int64_t samples, bool recompute);
+  const std::vector<pipeline::LayerCost>& of_layers(const Pass& pass);
 
   const std::vector<LayerSize>& layers() const { return meter_.layers(); }
   Range all_layers() const { return {0, static_cast<int64_t>(layers().size())}; }
@@ -37,7 +37,8 @@ class Costs {
   double update_seconds(int64_t bytes);
 
  private:
-  using Key = std::tuple<int64_t, int64_t, int64_t, bool>;
+  using Key = std::tuple<int64_t, int64_t, bool, std::string, int64_t>;
+  static Key key_of(const Pass& pass);
 
   std::optional<PassCost> measured(const Pass& pass);
   KnownCost extrapolated(const Pass& pass);
@@ -46,7 +47,7 @@ class Costs {
   const int64_t room_;
   const std::function<void(const std::string&)> tell_;
   std::map<Key, std::optional<PassCost>> measured_;  ///< nothing: more than `room_`
-  std::map<std::pair<int64_t, bool>, std::vector<pipeline::LayerCost>> of_layers_;
+  std::map<Key, std::vector<pipeline::LayerCost>> of_layers_;
   std::map<int64_t, double> update_seconds_;
 };
 

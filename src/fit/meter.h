@@ -21,7 +21,8 @@ struct LayerSize {
 struct Pass {
   Range layers;
   int64_t samples = 1;
-  bool recompute = false;  ///< whether only inputs of layers are kept between the two
+  bool recompute = false;          ///< whether only inputs of layers are kept between the two
+  std::string precision = "fp32";  ///< of the recipe's train.precision
 
   bool operator==(const Pass&) const = default;
 };
@@ -51,9 +52,9 @@ class Meter {
 
   /// Nothing if it needs more than `room` bytes.
   virtual std::optional<PassCost> measure(const Pass& pass, int64_t room) = 0;
-  /// By layer: what a forward and a backward pass over so many samples costs, about. The state is
-  /// only what kernels keep.
-  virtual std::vector<pipeline::LayerCost> layer_costs(int64_t samples, bool recompute) = 0;
+  /// By layer: what its share of a pass through all layers costs, about. The state is only what
+  /// kernels keep.
+  virtual std::vector<pipeline::LayerCost> layer_costs(const Pass& pass) = 0;
   /// Seconds of the optimizer's update of so many bytes of parameters.
   virtual double update_seconds(int64_t bytes) = 0;
 };

@@ -26,6 +26,7 @@ namespace lockstep::fit {
 namespace {
 
 constexpr int kMostStages = 8;
+constexpr const char* kBf16 = "bf16";
 constexpr int kMostSimulated = 64;  ///< ranks; with more, the time of a ring is used
 
 std::vector<int64_t> divisors(int64_t number) {
@@ -78,7 +79,7 @@ double exchange_seconds(int workers, int64_t bytes, double backward, const sim::
 Way predicted_without_stages(Way way, const Question& question, Costs& costs) {
   const Range layers = costs.all_layers();
   const auto passes = static_cast<double>(way.shards * way.accumulate);
-  const KnownCost known = costs.of({layers, way.samples_per_pass, way.recompute});
+  const KnownCost known = costs.of({layers, way.samples_per_pass, way.recompute, way.precision});
   way.measured = known.measured;
   way.known = known.known;
   way.needs = needs_of(way, question, layers, known.cost, costs);
@@ -93,7 +94,8 @@ Way predicted_without_stages(Way way, const Question& question, Costs& costs) {
 // The fastest split of those that fit, as far as the costs of single layers tell.
 std::vector<Range> split_of(const Way& way, const Question& question,
                             const pipeline::PipelineSchedule& schedule, Costs& costs) {
-  std::vector<pipeline::LayerCost> layers = costs.of_layers(way.samples_per_pass, way.recompute);
+  std::vector<pipeline::LayerCost> layers =
+      costs.of_layers({costs.all_layers(), way.samples_per_pass, way.recompute, way.precision});
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto number = static_cast<int64_t>(i);
     layers[i].state += needs_of(way, question, {number, number + 1}, {}, costs).sum();
@@ -112,7 +114,8 @@ Way predicted_with_stages(Way way, const Question& question, Costs& costs) {
   int64_t sent_gradients = 0;
   for (size_t stage = 0; stage < way.split.size(); ++stage) {
     const Range layers = way.split[stage];
-    const auto [cost, measured, known] = costs.of({layers, way.samples_per_pass, way.recompute});
+    const auto [cost, measured, known] =
+        costs.of({layers, way.samples_per_pass, way.recompute, way.precision});
     way.measured = way.measured && measured;
     way.known = way.known && known;
     const DeviceNeeds needs =
@@ -168,34 +171,62 @@ Way with_fastest_passes(Way way, const Question& question, Costs& costs) {
 
 // Whether it is one of the ways that everyone looks for, and not a combination of several. Pieces
 // and ZeRO complete others.
-bool is_plain(const Way& way) {
-  return (way.pipelines > 1) + (way.stages > 1) + way.recompute <= 1;
+bool is_plain(const Way& way, const Recipe& recipe) {
+  return (way.pipelines > 1) + (way.stages > 1) + way.recompute +
+             (way.precision != recipe.train.precision) <=
+         1;
+}
+
+// With every number of pipelines, and with ZeRO and without.
+void add_ways(std::vector<Way>& all, Way way, const Question& question, Costs& costs) {
+  const Recipe& recipe = question.recipe;
+  const bool can_divide_state = optim::optimizers().at(recipe.optimizer.name).elementwise;
+  for (const int64_t pipelines : divisors(recipe.train.batch))
+    for (const bool zero : {false, true}) {
+      if (zero && (pipelines == 1 || !can_divide_state)) continue;
+      way.pipelines = static_cast<int>(pipelines);
+      way.zero = zero;
+      if (way.devices() > question.most_devices) continue;
+      all.push_back(way.stages == 1 ? with_fewest_passes(way, question, costs)
+                                    : with_fastest_passes(way, question, costs));
+    }
+}
+
+// Whether the device computes this model in bf16, not many times as slowly as in fp32.
+bool is_bf16_useful(Costs& costs) {
+  constexpr double kMostTimes = 4;
+  Pass pass{.layers = costs.all_layers()};
+  const auto seconds = [&] {
+    const PassCost cost = costs.of(pass).cost;
+    return cost.forward + cost.backward;
+  };
+  const double usual = seconds();
+  pass.precision = kBf16;
+  try {
+    return seconds() <= kMostTimes * usual;
+  } catch (const std::exception&) {  // LibTorch has not every operator in every precision
+    return false;
+  }
 }
 
 std::vector<Way> all_ways(const Question& question, Costs& costs) {
   const Recipe& recipe = question.recipe;
+  const std::string& precision = recipe.train.precision;
   const auto layers = static_cast<int>(costs.layers().size());
-  const bool can_divide_state = optim::optimizers().at(recipe.optimizer.name).elementwise;
   std::vector<Way> all;
   for (int stages = 1; stages <= std::min({layers, kMostStages, question.most_devices});
        stages *= 2)
-    for (const int64_t pipelines : divisors(recipe.train.batch))
-      for (const bool recompute : {false, true})
-        for (const bool zero : {false, true}) {
-          if (recompute && !costs.meter().undivided().empty()) continue;
-          if (zero && (pipelines == 1 || !can_divide_state)) continue;
-          const Way way{.pipelines = static_cast<int>(pipelines),
-                        .stages = stages,
-                        .recompute = recompute,
-                        .zero = zero};
-          if (way.devices() > question.most_devices) continue;
-          all.push_back(stages == 1 ? with_fewest_passes(way, question, costs)
-                                    : with_fastest_passes(way, question, costs));
-        }
+    for (const bool recompute : {false, true})
+      if (!recompute || costs.meter().undivided().empty())
+        add_ways(all, {.stages = stages, .recompute = recompute, .precision = precision}, question,
+                 costs);
+  if (precision != kBf16 && is_bf16_useful(costs))
+    add_ways(all, {.precision = kBf16}, question, costs);
   // The batch at once on one device, and divided among devices with nothing else.
   for (const int64_t pipelines : divisors(recipe.train.batch)) {
     if (pipelines > question.most_devices) break;
     const Way way = predicted({.pipelines = static_cast<int>(pipelines),
+                               .precision = precision,
                                .samples_per_pass = recipe.train.batch / pipelines},
                               question, costs);
     all.push_back(way);
@@ -207,7 +238,8 @@ std::vector<Way> all_ways(const Question& question, Costs& costs) {
 // Recomputation and ZeRO cost time or messages: where the same way fits without, leave them out.
 bool is_better_without(const Way& way, const std::vector<Way>& all) {
   return std::ranges::any_of(all, [&](const Way& other) {
-    const bool same = other.pipelines == way.pipelines && other.stages == way.stages;
+    const bool same = other.pipelines == way.pipelines && other.stages == way.stages &&
+                      other.precision == way.precision;
     const bool leaves_out = (way.recompute && !other.recompute && other.zero <= way.zero) ||
                             (way.zero && !other.zero && other.recompute <= way.recompute);
     return same && leaves_out && other.fits &&
@@ -215,24 +247,25 @@ bool is_better_without(const Way& way, const std::vector<Way>& all) {
   });
 }
 
-using Identity = std::tuple<int, int, int64_t, bool, bool>;
+using Identity = std::tuple<int, int, int64_t, bool, bool, std::string>;
 Identity identity(const Way& way) {
-  return {way.pipelines, way.stages, way.accumulate, way.recompute, way.zero};
+  return {way.pipelines, way.stages, way.accumulate, way.recompute, way.zero, way.precision};
 }
 
-// Whether no other way that fits is faster on no more devices.
+// Whether no other way that fits is faster on no more devices. Another precision has another
+// result, so it is no reason to leave a way out.
 bool is_worth_its_devices(const Way& way, const std::vector<Way>& all) {
   return way.fits && std::ranges::none_of(all, [&](const Way& other) {
-           return other.fits && other.devices() <= way.devices() &&
-                  other.seconds_per_step < way.seconds_per_step;
+           return other.fits && other.precision == way.precision &&
+                  other.devices() <= way.devices() && other.seconds_per_step < way.seconds_per_step;
          });
 }
 
-std::vector<Way> selected(const std::vector<Way>& all) {
+std::vector<Way> selected(const std::vector<Way>& all, const Recipe& recipe) {
   std::vector<Way> chosen;
   std::map<std::string, std::vector<Way>> plain;
   for (const Way& way : all) {
-    if (is_plain(way)) plain[way.name()].push_back(way);
+    if (is_plain(way, recipe)) plain[way.name()].push_back(way);
     if (is_worth_its_devices(way, all) && !is_better_without(way, all)) chosen.push_back(way);
   }
   for (const auto& [name, ways] : plain)
@@ -254,6 +287,7 @@ std::string Way::name() const {
   if (stages == 1 && accumulate > 1) parts.emplace_back("accumulate");
   if (recompute) parts.emplace_back("recompute");
   if (zero) parts.emplace_back("zero");
+  if (precision != "fp32") parts.push_back(precision);
   if (parts.empty()) return "one device";
   return fmt::format("{}", fmt::join(parts, " + "));
 }
@@ -276,6 +310,7 @@ std::vector<std::string> Way::flags(const Recipe& recipe) const {
   if (has(recompute, recipe.parallel.recompute, false))
     add("--set", fmt::format("parallel.recompute={}", recompute));
   if (has(zero, recipe.parallel.zero, false)) add("--set", fmt::format("parallel.zero={}", zero));
+  if (has(precision, recipe.train.precision, std::string("fp32"))) add("--precision", precision);
   return flags;
 }
 
@@ -289,7 +324,7 @@ Way predicted(Way way, const Question& question, Costs& costs) {
 }
 
 std::vector<Way> find_ways(const Question& question, Costs& costs) {
-  std::vector<Way> ways = selected(all_ways(question, costs));
+  std::vector<Way> ways = selected(all_ways(question, costs), question.recipe);
   std::ranges::sort(ways, {}, [](const Way& way) {
     return std::tuple(!way.fits, !way.known, way.seconds_per_step, way.devices());
   });

@@ -38,6 +38,7 @@ struct Way {
   int64_t accumulate = 1;  ///< pieces of a shard
   bool recompute = false;
   bool zero = false;
+  std::string precision = "fp32";
   std::string schedule = "1f1b";  ///< of stages
   std::vector<Range> split = {};  ///< with stages: the layers of each
   int64_t samples_per_pass = 1;

@@ -94,6 +94,7 @@ fit::Way way_of(const Recipe& recipe, int workers, const std::vector<fit::LayerS
                .accumulate = recipe.train.accumulate,
                .recompute = recipe.parallel.recompute,
                .zero = recipe.parallel.zero,
+               .precision = recipe.train.precision,
                .schedule = recipe.parallel.schedule};
   if (recipe.train.shards > 0)
     way.shards = (recipe.train.shards + way.pipelines - 1) / way.pipelines;
@@ -126,7 +127,8 @@ FitResult find_what_fits(const FitJob& job) {
   Measurements measured(job);
   const fit::Question question = measured.question(job);
   return {.limit = measured.limit(),
-          .largest = fit::largest_batch({}, 1, question, measured.costs(), measured.samples()),
+          .largest = fit::largest_batch({.precision = job.recipe.train.precision}, 1, question,
+                                        measured.costs(), measured.samples()),
           .ways = fit::find_ways(question, measured.costs()),
           .undivided = measured.costs().meter().undivided()};
 }

@@ -78,6 +78,7 @@ std::vector<Key> model_keys(Recipe& r) {
 
 std::vector<Key> train_keys(Recipe& r) {
   const std::vector<std::string> kernels = {"fused", "torch"};
+  const std::vector<std::string> precisions = {"fp32", "bf16"};
   const std::vector<std::string> compressions = {"none", "f16", "bf16", "power_sgd"};
   return {
       {"train.batch", &r.train.batch, "samples per step, over all workers", 1, kMany},
@@ -100,6 +101,10 @@ std::vector<Key> train_keys(Recipe& r) {
        "fused: Lockstep's kernels where they support a layer; torch: LibTorch's; they round "
        "differently",
        0, 0, kResult, kernels},
+      {"train.precision", &r.train.precision,
+       "fp32; bf16: products and convolutions compute in bfloat16, by LibTorch's kernels, and "
+       "activations take half the memory; parameters, gradients and losses stay float32",
+       0, 0, kResult, precisions},
       {"train.compress", &r.train.compress,
        "send gradients as f16, bf16 or low-rank matrices (power_sgd); none: uncompressed", 0, 0,
        kResult, compressions},

@@ -44,6 +44,7 @@ struct Recipe {
     int64_t seed = 1;
     int64_t threads = 1;
     std::string kernels = "fused";
+    std::string precision = "fp32";
     std::string compress = "none";
     int64_t compress_rank = 2;
     bool drop_last = false;

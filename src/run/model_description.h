@@ -19,6 +19,7 @@ struct ModelDescription {
   std::string name;  ///< the recipe's model.name
   Options options;
   std::string kernels;
+  std::string precision;
   int64_t threads = 1;
   std::string objective;
   Options objective_options;

@@ -10,6 +10,7 @@
 #include "device/allocator.h"
 #include "device/random.h"
 #include "launch/group.h"
+#include "model/in_precision.h"
 #include "model/models.h"
 #include "objective/objectives.h"
 #include "objective/scorecard.h"
@@ -51,12 +52,14 @@ struct TrainedModel {
                                       .options = about.objective_options});
   }
   std::shared_ptr<Model> model_of(const run::ModelFile& file) const {
-    return model::make_model({.name = file.about.name,
-                              .inputs = fields.inputs,
-                              .outputs = objective->outputs(),
-                              .kernels = model::kernels_named(file.about.kernels),
-                              .options = file.about.options},
-                             0);
+    const run::ModelDescription& about = file.about;
+    auto made = model::make_model({.name = about.name,
+                                   .inputs = fields.inputs,
+                                   .outputs = objective->outputs(),
+                                   .kernels = model::kernels_for(about.kernels, about.precision),
+                                   .options = about.options},
+                                  0);
+    return model::in_precision(std::move(made), about.precision);
   }
 };
 

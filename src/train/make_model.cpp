@@ -1,9 +1,11 @@
 #include "train/make_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "device/memory_account.h"
 #include "lockstep/error.h"
+#include "model/in_precision.h"
 #include "model/models.h"
 #include "objective/objectives.h"
 
@@ -49,14 +51,15 @@ std::shared_ptr<Objective> make_objective(const Recipe& recipe, const Dataset& d
 std::shared_ptr<Model> make_model(const Recipe& recipe, const Dataset& dataset,
                                   const Objective& objective) {
   const MemoryScope scope(MemoryUse::parameters);
-  auto made = model::make_model({.name = recipe.model.name,
-                                 .inputs = dataset.fields().inputs,
-                                 .outputs = objective.outputs(),
-                                 .kernels = model::kernels_named(recipe.train.kernels),
-                                 .options = recipe.model.options},
-                                static_cast<uint64_t>(recipe.train.seed));
+  auto made = model::make_model(
+      {.name = recipe.model.name,
+       .inputs = dataset.fields().inputs,
+       .outputs = objective.outputs(),
+       .kernels = model::kernels_for(recipe.train.kernels, recipe.train.precision),
+       .options = recipe.model.options},
+      static_cast<uint64_t>(recipe.train.seed));
   require_storable(*made);
-  return made;
+  return model::in_precision(std::move(made), recipe.train.precision);
 }
 
 }  // namespace lockstep::train

@@ -74,7 +74,7 @@ class PassMeter final : public fit::Meter {
   const std::string& undivided() const override { return undivided_; }
   int64_t bytes_per_sample() const override { return bytes_per_sample_; }
   std::optional<fit::PassCost> measure(const fit::Pass& pass, int64_t room) override;
-  std::vector<pipeline::LayerCost> layer_costs(int64_t samples, bool recompute) override;
+  std::vector<pipeline::LayerCost> layer_costs(const fit::Pass& pass) override;
   double update_seconds(int64_t bytes) override;
 
  private:
@@ -87,11 +87,11 @@ class PassMeter final : public fit::Meter {
   };
 
   bool can_be_divided() const { return undivided_.empty(); }
-  std::shared_ptr<Model> new_model() const;
+  std::shared_ptr<Model> new_model(const std::string& precision) const;
   ModelPart part(const std::shared_ptr<Model>& model, Range layers, Activations activations) const;
   Batch batch_of(int64_t samples, c10::Device device) const;
   Tensors inputs_of(const std::shared_ptr<Model>& model, int64_t layer, const Batch& batch) const;
-  Warm& warm(int64_t samples);
+  Warm& warm(int64_t samples, const std::string& precision);
   fit::PassCost run(const ModelPart& part, const Tensors& inputs, const Batch& batch) const;
   fit::PassCost best_of_some(const ModelPart& part, const Tensors& inputs,
                              const Batch& batch) const;
@@ -108,7 +108,7 @@ class PassMeter final : public fit::Meter {
   std::string undivided_;
   int64_t bytes_per_sample_ = 0;
 
-  std::map<int64_t, Warm> warm_;  ///< by samples
+  std::map<std::pair<int64_t, std::string>, Warm> warm_;  ///< by samples and precision
 };
 
 PassMeter::PassMeter(const Recipe& recipe, std::shared_ptr<const data::TrainingData> data,
@@ -125,7 +125,7 @@ PassMeter::PassMeter(const Recipe& recipe, std::shared_ptr<const data::TrainingD
         recipe_.device.kind);
   keep_freed_memory();
   at::set_num_threads(static_cast<int>(recipe_.train.threads));
-  const std::shared_ptr<Model> model = new_model();
+  const std::shared_ptr<Model> model = new_model(recipe_.train.precision);
   const auto sequential = std::dynamic_pointer_cast<SequentialModel>(model);
   if (!sequential || sequential->layers().size() < 2) {
     undivided_ =
@@ -145,8 +145,10 @@ PassMeter::PassMeter(const Recipe& recipe, std::shared_ptr<const data::TrainingD
       bytes_per_sample_ += static_cast<int64_t>(tensor.nbytes());
 }
 
-std::shared_ptr<Model> PassMeter::new_model() const {
-  std::shared_ptr<Model> model = make_model(recipe_, *data_->splits.train, *objective_);
+std::shared_ptr<Model> PassMeter::new_model(const std::string& precision) const {
+  Recipe recipe = recipe_;
+  recipe.train.precision = precision;
+  std::shared_ptr<Model> model = make_model(recipe, *data_->splits.train, *objective_);
   model->to(device_);
   model->train();
   return model;
@@ -183,10 +185,11 @@ Tensors PassMeter::inputs_of(const std::shared_ptr<Model>& model, int64_t layer,
 }
 
 // Which kernels compute a layer, and so what they keep, may depend on the number of samples.
-PassMeter::Warm& PassMeter::warm(int64_t samples) {
-  if (const auto known = warm_.find(samples); known != warm_.end()) return known->second;
+PassMeter::Warm& PassMeter::warm(int64_t samples, const std::string& precision) {
+  const std::pair key = {samples, precision};
+  if (const auto known = warm_.find(key); known != warm_.end()) return known->second;
   while (warm_.size() >= kMostModels) warm_.erase(warm_.begin());
-  Warm made{.model = new_model(), .batch = batch_of(samples, device_)};
+  Warm made{.model = new_model(precision), .batch = batch_of(samples, device_)};
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto number = static_cast<int64_t>(i);
     const Tensors inputs = inputs_of(made.model, number, made.batch);
@@ -194,7 +197,7 @@ PassMeter::Warm& PassMeter::warm(int64_t samples) {
     run(part(made.model, {number, number + 1}, Activations::kept), inputs, made.batch);
     made.kept.push_back(std::max<int64_t>(in_use() - before, 0));
   }
-  return warm_.emplace(samples, std::move(made)).first->second;
+  return warm_.emplace(key, std::move(made)).first->second;
 }
 
 void PassMeter::wait() const {
@@ -254,7 +257,7 @@ std::optional<fit::PassCost> PassMeter::measure(const fit::Pass& pass, int64_t r
   } const after{*account_};
   try {
     account_->set_limit(in_use() + room);  // also for a single layer
-    Warm& all = warm(pass.samples);
+    Warm& all = warm(pass.samples, pass.precision);
     const Tensors inputs = inputs_of(all.model, pass.layers.begin, all.batch);
     const int64_t before = in_use();
     account_->set_limit(before + room);
@@ -270,11 +273,11 @@ std::optional<fit::PassCost> PassMeter::measure(const fit::Pass& pass, int64_t r
   }
 }
 
-std::vector<pipeline::LayerCost> PassMeter::layer_costs(int64_t samples, bool recompute) {
-  const auto model = std::dynamic_pointer_cast<SequentialModel>(
-      make_model(recipe_, *data_->splits.train, *objective_));
-  return parallel::measure_layers(model, batch_of(samples, c10::kCPU).inputs,
-                                  recompute ? Activations::recomputed : Activations::kept);
+std::vector<pipeline::LayerCost> PassMeter::layer_costs(const fit::Pass& pass) {
+  const auto model = std::dynamic_pointer_cast<SequentialModel>(new_model(pass.precision));
+  model->to(c10::kCPU);
+  return parallel::measure_layers(model, batch_of(pass.samples, c10::kCPU).inputs,
+                                  pass.recompute ? Activations::recomputed : Activations::kept);
 }
 
 double PassMeter::update_seconds(int64_t bytes) {

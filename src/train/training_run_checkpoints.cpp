@@ -160,6 +160,7 @@ run::Metadata TrainingRun::about_the_model() const {
   return run::to_metadata({.name = recipe_.model.name,
                            .options = recipe_.model.options,
                            .kernels = recipe_.train.kernels,
+                           .precision = recipe_.train.precision,
                            .threads = recipe_.train.threads,
                            .objective = recipe_.objective.name,
                            .objective_options = recipe_.objective.options,

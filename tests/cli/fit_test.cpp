@@ -58,14 +58,14 @@ int64_t limit_for(const Json& at_once) {
 }
 
 TEST_F(Fit, FindsWaysThatTrainUnderALimitThatAdmitsOneSample) {
-  const Words asked = joined(model("convnet"), {"--batch", "16"});
+  const Words asked = joined(model("convnet"), {"--batch", "32"});
   const std::vector<Json> one =
       ways(joined(model("convnet"), {"--batch", "1", "--device-memory", "1GiB"}));
   ASSERT_NE(named(one, "one device"), nullptr);
   const std::string limit = fmt::format("{}KiB", limit_for(*named(one, "one device")));
   const std::vector<Json> all = ways(joined(asked, {"--device-memory", limit}));
   ASSERT_NE(named(all, "data parallel"), nullptr);
-  EXPECT_EQ(named(all, "data parallel")->at("devices"), 16);
+  EXPECT_EQ(named(all, "data parallel")->at("devices"), 32);
   ASSERT_NE(named(all, "accumulate"), nullptr);
   ASSERT_NE(named(all, "one device"), nullptr);
   EXPECT_FALSE(named(all, "one device")->at("fits"));

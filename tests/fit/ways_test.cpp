@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace lockstep::fit {
 namespace {
@@ -27,31 +30,38 @@ class ExactMeter final : public Meter {
   const std::string& undivided() const override { return undivided_; }
   int64_t bytes_per_sample() const override { return 0; }
   std::optional<PassCost> measure(const Pass& pass, int64_t room) override {
-    ++measured_[pass.samples];
-    const int64_t per_sample = pass.layers.size() * kPerSample * pass.samples;
+    ++measured_[{pass.samples, pass.precision}];
+    const bool is_half = pass.precision == "bf16";
+    if (is_half && !bf16_times_) throw std::runtime_error("no such operator");
+    const double slower = is_half ? *bf16_times_ : 1;
+    const int64_t per_sample = pass.layers.size() * kPerSample * pass.samples / (is_half ? 2 : 1);
     const int64_t held = pass.recompute ? per_sample / 4 : per_sample;
     const PassCost cost{
         .peak = held + kScratch,
         .held = held,
         .sent = pass.samples * kPerSample,
-        .forward = 1e-3 * static_cast<double>(per_sample),
-        .backward = (pass.recompute ? 3e-3 : 2e-3) * static_cast<double>(per_sample)};
+        .forward = 1e-3 * slower * static_cast<double>(per_sample),
+        .backward = (pass.recompute ? 3e-3 : 2e-3) * slower * static_cast<double>(per_sample)};
     if (cost.peak > room) return std::nullopt;
     return cost;
   }
-  std::vector<pipeline::LayerCost> layer_costs(int64_t samples, bool recompute) override {
-    const int64_t held = kPerSample * samples;
-    return std::vector<pipeline::LayerCost>(
-        layers_.size(), {.seconds = 1.0, .held = recompute ? held / 4 : held, .working = kScratch});
+  std::vector<pipeline::LayerCost> layer_costs(const Pass& pass) override {
+    const int64_t held = kPerSample * pass.samples / (pass.recompute ? 4 : 1);
+    return std::vector<pipeline::LayerCost>(layers_.size(),
+                                            {.seconds = 1.0, .held = held, .working = kScratch});
   }
   double update_seconds(int64_t bytes) override { return 1e-9 * static_cast<double>(bytes); }
 
-  const std::map<int64_t, int>& measured() const { return measured_; }
+  /// How many times as long as with fp32 a byte takes; nothing: it has no bf16.
+  void set_bf16_times(std::optional<double> times) { bf16_times_ = times; }
+  /// By samples and precision.
+  const std::map<std::pair<int64_t, std::string>, int>& measured() const { return measured_; }
 
  private:
   std::vector<LayerSize> layers_;
   std::string undivided_;
-  std::map<int64_t, int> measured_;
+  std::map<std::pair<int64_t, std::string>, int> measured_;
+  std::optional<double> bf16_times_ = 2;
 };
 
 // What four layers have before any pass: parameters, gradients, one state of the optimizer.
@@ -231,6 +241,36 @@ TEST(Ways, RecomputeWhereThatAloneMakesTheBatchFit) {
   EXPECT_EQ(again->needs.sum(), limit);
 }
 
+TEST(Ways, InLowerPrecisionTakeMoreSamplesAtOnce) {
+  ExactMeter meter;
+  const int64_t limit = kFixed + 4 * kPerSample * 4 + kScratch;
+  const Found all = found(question(limit, 8), meter);
+  const Way* const half = all.named("bf16");
+  ASSERT_NE(half, nullptr);
+  EXPECT_TRUE(half->fits);
+  EXPECT_EQ(half->samples_per_pass, 8);
+  EXPECT_EQ(half->needs.sum(), limit);
+  EXPECT_EQ(half->flags(question(limit, 8).recipe),
+            (std::vector<std::string>{"--batch", "8", "--shards", "1", "--precision", "bf16"}));
+  EXPECT_NE(all.named("data parallel"), nullptr);
+}
+
+TEST(Ways, LeaveOutAPrecisionThatIsSlowOrNotThere) {
+  for (const std::optional<double> times : {std::optional<double>(20), std::optional<double>()}) {
+    ExactMeter meter;
+    meter.set_bf16_times(times);
+    for (const Way& way : found(question(1 << 20, 8), meter).ways)
+      EXPECT_EQ(way.precision, "fp32") << way.name();
+  }
+}
+
+TEST(Ways, KeepTheRecipesPrecision) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 8);
+  asked.recipe.train.precision = "bf16";
+  for (const Way& way : found(asked, meter).ways) EXPECT_EQ(way.precision, "bf16") << way.name();
+}
+
 TEST(Ways, ThatFitComeFirstAndTheFastestFirst) {
   ExactMeter meter;
   const Found all = found(question(kFixed + 4 * kPerSample + kScratch, 32), meter);
@@ -253,7 +293,7 @@ TEST(Ways, ComputeAPassThatDoesNotFitFromSmallerOnes) {
 TEST(Ways, MeasureEveryPassOnce) {
   ExactMeter meter(1);
   found(question(1 << 20, 16), meter);
-  for (const auto& [samples, times] : meter.measured()) EXPECT_EQ(times, 1) << samples;
+  for (const auto& [pass, times] : meter.measured()) EXPECT_EQ(times, 1) << pass.first;
 }
 
 TEST(LargestBatch, FitsAndOneMoreDoesNot) {

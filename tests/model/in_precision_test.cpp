@@ -1,0 +1,103 @@
+#include "model/in_precision.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <map>
+#include <string>
+
+#include "lockstep/sequential_model.h"
+
+namespace lockstep::model {
+namespace {
+
+// Notes what its layers were given.
+struct Seen {
+  std::map<std::string, at::ScalarType> types;
+  bool training = false;
+};
+
+class TwoLayers : public SequentialModel {
+ public:
+  explicit TwoLayers(Seen& seen) : scale_(register_parameter("scale", torch::ones({1}))) {
+    auto first = register_module("first", torch::nn::Linear(3, 4));
+    add_layer("first", {"first", "scale"}, [this, first, &seen](const Tensors& inputs) {
+      seen.types["first"] = inputs.only().scalar_type();
+      seen.training = is_training();
+      return Tensors(first->forward(inputs.only() * scale_));
+    });
+    auto second = register_module("second", torch::nn::Linear(4, 2));
+    add_layer("second", {"second"}, [second, &seen](const Tensors& inputs) {
+      seen.types["second"] = inputs.only().scalar_type();
+      return Tensors(second->forward(inputs.only()));
+    });
+  }
+
+ private:
+  torch::Tensor scale_;
+};
+
+class OneLayer : public Model {
+ public:
+  OneLayer() : layer_(register_module("layer", torch::nn::Linear(3, 2))) {}
+  Tensors forward(const Tensors& inputs) override {
+    const torch::Tensor outputs = layer_(inputs.only());
+    type = outputs.scalar_type();
+    return Tensors(outputs);
+  }
+  at::ScalarType type = at::kFloat;
+
+ private:
+  torch::nn::Linear layer_;
+};
+
+TEST(InPrecision, OfFloat32IsTheModelItself) {
+  const auto model = std::make_shared<OneLayer>();
+  EXPECT_EQ(in_precision(model, "fp32"), model);
+}
+
+TEST(InPrecision, ComputesLayersInBfloat16AndTheLastOutputsInFloat32) {
+  Seen seen;
+  const auto model = std::make_shared<TwoLayers>(seen);
+  const auto lower = in_precision(model, "bf16");
+  const torch::Tensor x = torch::ones({5, 3});
+  const torch::Tensor outputs = lower->forward(Tensors(x)).only();
+  EXPECT_EQ(seen.types["first"], torch::kFloat);
+  EXPECT_EQ(seen.types["second"], torch::kBFloat16);
+  EXPECT_EQ(outputs.scalar_type(), torch::kFloat);
+  const torch::Tensor exact = model->forward(Tensors(x)).only();
+  EXPECT_EQ(seen.types["second"], torch::kFloat);
+  EXPECT_TRUE(torch::allclose(outputs, exact, 0.02, 0.02));
+  EXPECT_FALSE(outputs.equal(exact));
+}
+
+TEST(InPrecision, SharesParametersByNameAndGivesThemFloat32Gradients) {
+  Seen seen;
+  const auto model = std::make_shared<TwoLayers>(seen);
+  const auto lower = in_precision(model, "bf16");
+  const auto own = model->named_parameters(), others = lower->named_parameters();
+  ASSERT_EQ(own.keys(), others.keys());
+  for (const std::string& name : own.keys()) EXPECT_TRUE(own[name].is_same(others[name])) << name;
+  lower->forward(Tensors(torch::ones({5, 3}))).only().sum().backward();
+  for (const auto& item : own) {
+    ASSERT_TRUE(item.value().grad().defined()) << item.key();
+    EXPECT_EQ(item.value().grad().scalar_type(), torch::kFloat) << item.key();
+  }
+  lower->eval();
+  lower->forward(Tensors(torch::ones({5, 3})));
+  EXPECT_FALSE(seen.training);
+  lower->train();
+  lower->forward(Tensors(torch::ones({5, 3})));
+  EXPECT_TRUE(seen.training);
+}
+
+TEST(InPrecision, ComputesModelsThatListNoLayers) {
+  const auto model = std::make_shared<OneLayer>();
+  const auto lower = in_precision(model, "bf16");
+  EXPECT_EQ(lower->forward(Tensors(torch::ones({5, 3}))).only().scalar_type(), torch::kFloat);
+  EXPECT_EQ(model->type, torch::kBFloat16);
+}
+
+}  // namespace
+}  // namespace lockstep::model
