@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,14 @@ void make_paths_absolute(Recipe& recipe) {
   weights = fs::absolute(weights).lexically_normal().string();
 }
 
+// A recipe may have a split for those who ask for stages; a split that is asked for is meant.
+void require_stages_for_split(const Recipe& recipe, const TrainFlags& flags) {
+  for (const KeyFlag& flag : flags.keys)
+    if (flag.flag == "--split" && flag.value && !flag.value->empty() && recipe.parallel.stages == 1)
+      throw BadInput("--split {}: the model has one stage; give their number, too: --stages {}",
+                     *flag.value, std::ranges::count(*flag.value, ',') + 2);
+}
+
 Recipe recipe_from(const TrainFlags& flags, Recipe base) {
   Recipe recipe = flags.recipe ? read_recipe(*flags.recipe) : std::move(base);
   apply_flags(recipe, flags);
@@ -47,6 +56,7 @@ Recipe recipe_from(const TrainFlags& flags, Recipe base) {
         (recipe.train.shards > 0 ? recipe.train.shards : 8) * recipe.train.accumulate;
   make_paths_absolute(recipe);
   validate(recipe);
+  require_stages_for_split(recipe, flags);
   return recipe;
 }
 

@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/clock.h"
@@ -107,6 +108,18 @@ std::vector<pipeline::LayerCost> measure_layers(const std::shared_ptr<Sequential
         costs[i].seconds = std::min(costs[i].seconds, cost.seconds);
     }
   }
+  return costs;
+}
+
+std::vector<pipeline::LayerCost> costs_of_first(
+    World& world, const std::function<std::vector<pipeline::LayerCost>()>& measure) {
+  nlohmann::json rows = nlohmann::json::array();
+  if (world.rank() == 0)
+    for (const pipeline::LayerCost& cost : measure())
+      rows.push_back({cost.seconds, cost.state, cost.inputs, cost.held, cost.working});
+  std::vector<pipeline::LayerCost> costs;
+  for (const nlohmann::json& row : nlohmann::json::parse(world.broadcast(rows.dump())))
+    costs.push_back({row[0], row[1], row[2], row[3], row[4]});
   return costs;
 }
 

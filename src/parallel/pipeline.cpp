@@ -107,10 +107,24 @@ double Pipeline::State::step(const Tensors& inputs, const Tensors& targets,
     if (has_last()) check_batch("y", "last", targets);
     begin_step();
     LossPasses passes(*this, inputs, targets, loss);
-    for (const Action& action : actions_) parallel::perform(action, part(action.part), passes);
+    for (const Action& action : actions_) try {
+        parallel::perform(action, part(action.part), passes);
+      } catch (const OutOfMemory& error) {
+        throw with_advice(error, action);
+      }
     mean = finish_step();
   });
   return mean;
+}
+
+OutOfMemory Pipeline::State::with_advice(const OutOfMemory& error, const Action& action) {
+  return {error.device(), error.asked(), error.in_use(), error.limit(),
+          fmt::format("{}; this was stage {} ({}), in the {} pass of a micro-batch: more "
+                      "PipelineOptions::micro_batches, more stages, another split or recompute "
+                      "need less memory",
+                      error.what(), grid_.shape().stage_of(action.part),
+                      part(action.part).part().describe(),
+                      action.kind == Action::Kind::backward ? "backward" : "forward")};
 }
 
 void Pipeline::State::check_batch(const char* what, const char* stage,

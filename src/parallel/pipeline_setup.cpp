@@ -3,12 +3,14 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "base/agreement.h"
 #include "base/units.h"
+#include "collective/plan/shards.h"
 #include "device/memory_account.h"
+#include "lockstep/device_memory.h"
 #include "lockstep/error.h"
 #include "parallel/flat_state.h"
 #include "parallel/gradient_sync.h"
@@ -18,6 +20,7 @@
 #include "parallel/same_model.h"
 #include "parallel/sequence.h"
 #include "pipeline/split.h"
+#include "virtual_devices/accounts.h"
 
 namespace lockstep {
 namespace {
@@ -112,28 +115,69 @@ std::vector<Range> blocks_of(const std::shared_ptr<SequentialModel>& model) {
   return blocks;
 }
 
-// By layer: how long rank 0 takes for it, or how many parameters it has.
-std::vector<double> costs_of(const std::shared_ptr<SequentialModel>& model, World& world,
-                             const PipelineOptions& options) {
-  std::vector<double> costs;
+int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const torch::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+// Parameters, buffers and gradients. An optimizer is made later: the state is counted that Adam
+// would have, which is twice the parameters.
+int64_t state_of(const torch::nn::Module& module, int micro_batches) {
+  const int64_t trained = bytes_of(parallel::trained_parameters(module).tensors);
+  return bytes_of(module.parameters()) + bytes_of(module.buffers()) +
+         (collective::depth(micro_batches) + 1 + 2) * trained;
+}
+
+// The memory of a stage's device; 0 if it has no limit, or if several stages share it.
+int64_t limit_of(const SequentialModel& model, const World& world, const PipelineOptions& options) {
+  if (world.size() == 1 && options.devices.size() < 2) return 0;
+  std::vector<c10::Device> devices = options.devices;
+  if (devices.empty()) devices.push_back(model.parameters().front().device());
+  int64_t least = 0;
+  for (const c10::Device device : devices) {
+    const MemoryAccount* const account = virtual_devices::account_of(device);
+    const int64_t limit = account == nullptr ? 0 : account->figures().limit;
+    if (limit > 0) least = least == 0 ? limit : std::min(least, limit);
+  }
+  return least;
+}
+
+// By layer, as rank 0 measures it; or, if there is no example, with the number of its parameters
+// instead of its time.
+std::vector<pipeline::LayerCost> costs_of(const std::shared_ptr<SequentialModel>& model,
+                                          World& world, const PipelineOptions& options,
+                                          int64_t limit) {
+  std::vector<pipeline::LayerCost> costs(model->layers().size());
   together(world, [&] {
     if (world.rank() != 0) return;
     if (options.example.size() > 0) {
       const c10::Device device = ModelPart(model).device();
-      for (const auto& cost : parallel::measure_layers(
-               model, parallel::moved(options.example, device), activations_of(options)))
-        costs.push_back(cost.seconds);
-      return;
+      if (limit > 0 && device.is_cpu() && cpu_account() == nullptr) limit_cpu_memory(0);
+      costs = parallel::measure_layers(model, parallel::moved(options.example, device),
+                                       activations_of(options));
     }
-    for (int64_t i = 0; i < static_cast<int64_t>(model->layers().size()); ++i) {
-      int64_t count = 0;
-      for (const torch::Tensor& each : layer_of(model, i).module().parameters())
-        count += each.numel();
-      costs.push_back(static_cast<double>(count));
+    for (size_t i = 0; i < costs.size(); ++i) {
+      const ModelPart layer = layer_of(model, static_cast<int64_t>(i));
+      costs[i].state += state_of(layer.module(), options.micro_batches);
+      if (options.example.size() > 0) continue;
+      for (const torch::Tensor& each : layer.module().parameters())
+        costs[i].seconds += static_cast<double>(each.numel());
     }
   });
-  return nlohmann::json::parse(world.broadcast(nlohmann::json(costs).dump()))
-      .get<std::vector<double>>();
+  return parallel::costs_of_first(world, [&] { return costs; });
+}
+
+pipeline::LayerCost joined(const std::vector<pipeline::LayerCost>& layers, Range block) {
+  pipeline::LayerCost sum{.inputs = layers[static_cast<size_t>(block.begin)].inputs};
+  for (int64_t i = block.begin; i < block.end; ++i) {
+    const pipeline::LayerCost& layer = layers[static_cast<size_t>(i)];
+    sum.seconds += layer.seconds;
+    sum.state += layer.state;
+    sum.held += layer.held;
+    sum.working = std::max(sum.working, layer.working);
+  }
+  return sum;
 }
 
 std::vector<Range> chosen_split(const std::shared_ptr<SequentialModel>& model, World& world,
@@ -147,15 +191,15 @@ std::vector<Range> chosen_split(const std::shared_ptr<SequentialModel>& model, W
         plural(static_cast<int64_t>(model->layers().size()), "layer"),
         blocks.size() == 1 ? "one has" : fmt::format("{} have", blocks.size()), parts,
         plural(static_cast<int64_t>(blocks.size()), "stage"));
-  const std::vector<double> by_layer = costs_of(model, world, options);
-  std::vector<double> by_block;
-  for (const Range& block : blocks) {
-    by_block.push_back(0);
-    for (int64_t i = block.begin; i < block.end; ++i)
-      by_block.back() += by_layer[static_cast<size_t>(i)];
-  }
+  const int64_t limit =
+      std::stoll(world.broadcast(fmt::format("{}", limit_of(*model, world, options))));
+  const std::vector<pipeline::LayerCost> by_layer = costs_of(model, world, options, limit);
+  std::vector<pipeline::LayerCost> by_block;
+  for (const Range& block : blocks) by_block.push_back(joined(by_layer, block));
+  const pipeline::PipelineSchedule schedule =
+      make_schedule(pipeline::pipeline_schedules().at(options.schedule), shape_of(options));
   std::vector<Range> split;
-  for (const Range& part : pipeline::balanced_split(by_block, parts))
+  for (const Range& part : fitted_split(by_block, schedule, limit).split)
     split.push_back({blocks[static_cast<size_t>(part.begin)].begin,
                      blocks[static_cast<size_t>(part.end) - 1].end});
   return split;

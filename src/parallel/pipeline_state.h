@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/range.h"
+#include "lockstep/error.h"
 #include "lockstep/pipeline.h"
 #include "parallel/fail_stop.h"
 #include "parallel/grid.h"
@@ -37,6 +38,7 @@ class Pipeline::State {
   class LossPasses;
 
   void make_parts();
+  OutOfMemory with_advice(const OutOfMemory& error, const pipeline::Action& action);
   void check_batch(const char* what, const char* stage, const Tensors& tensors) const;
   parallel::PipelinePart& part(int number);
   bool has_first() const { return grid_.has_part(0); }

@@ -4,7 +4,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/units.h"
@@ -73,21 +72,6 @@ std::vector<LayerCost> measured(const Recipe& recipe, const Objective& objective
   return costs;
 }
 
-// As text, to send it to the other workers.
-std::string to_text(const std::vector<LayerCost>& costs) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const LayerCost& cost : costs)
-    rows.push_back({cost.seconds, cost.state, cost.inputs, cost.held, cost.working});
-  return rows.dump();
-}
-
-std::vector<LayerCost> costs_from(const std::string& text) {
-  std::vector<LayerCost> costs;
-  for (const nlohmann::json& row : nlohmann::json::parse(text))
-    costs.push_back({row[0], row[1], row[2], row[3], row[4]});
-  return costs;
-}
-
 std::string described(const std::vector<int64_t>& bytes) {
   std::vector<std::string> texts;
   for (const int64_t each : bytes) texts.push_back(format_bytes(each));
@@ -135,8 +119,8 @@ Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
     const int64_t limit = limit_of_stage(recipe, grid);
     std::vector<LayerCost> costs;
     if (by_hand.empty() || limit > 0)
-      costs = costs_from(world.broadcast(
-          world.rank() == 0 ? to_text(measured(recipe, objective, data, grid)) : ""));
+      costs =
+          parallel::costs_of_first(world, [&] { return measured(recipe, objective, data, grid); });
     const PipelineSchedule schedule = schedule_for(recipe, grid);
     if (by_hand.empty()) division.layers = fitted_split(costs, schedule, limit).split;
     division.advice = advice_for(recipe, division.layers, costs, schedule, limit);

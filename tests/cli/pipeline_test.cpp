@@ -151,6 +151,7 @@ TEST_F(Stages, ThatCannotBeAreRefused) {
   EXPECT_TRUE(refuses({"--stages", "3", "--split", "4,4"}, "part 1 would have no layers"));
   EXPECT_TRUE(refuses({"--stages", "2", "--split", "layer2"}, "'layer2' is no layer"));
   EXPECT_TRUE(refuses({"--stages", "2", "--split", "3,5"}, "which makes 3 parts"));
+  EXPECT_TRUE(refuses({"--split", "3,5"}, "one stage; give their number, too: --stages 3"));
   EXPECT_TRUE(refuses({"--stages", "2", "--schedule", "gpip"}, "did you mean 'gpipe'"));
   EXPECT_TRUE(refuses({"--stages", "2", "--elastic"}, "cannot join or leave"));
   EXPECT_TRUE(refuses({"--workers", "14", "--stages", "2"}, "7 pipelines of 2 stages"));

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <string>
+
+#include "lockstep/error.h"
 #include "parallel/devices.h"
 #include "parallel/pipelines.h"
 
@@ -47,6 +50,57 @@ TEST(PipelineOnDevices, HasEachStageOnItsDeviceAndOutputsOnTheHost) {
     EXPECT_EQ(pipeline.parameters().front().device(), virtual_device(2));
     EXPECT_EQ(pipeline.parameters().back().device(), virtual_device(1));
     EXPECT_TRUE(pipeline.forward(pipeline_inputs()).device().is_cpu());
+  });
+}
+
+// Three convolutions, which take the time, and four dense layers, which have the parameters: 4 MiB
+// each, and five times that with gradients and an optimizer.
+torch::nn::Sequential slow_then_large_net() {
+  const auto convolution = [](int64_t from) {
+    return torch::nn::Conv2d(torch::nn::Conv2dOptions(from, 64, 3).padding(1));
+  };
+  torch::nn::Sequential net(convolution(3), convolution(64), convolution(64),
+                            torch::nn::MaxPool2d(8), torch::nn::Flatten());
+  for (int i = 0; i < 4; ++i) net->push_back(torch::nn::Linear(1024, 1024));
+  net->push_back(torch::nn::Linear(1024, 3));
+  return net;
+}
+
+TEST(PipelineOnDevices, DividesAModelSoThatStagesFitTheirDevices) {
+  const auto first_of_second_stage = [](const PipelineOptions& options) {
+    int layer = 0;
+    as_workers(1, [&](World world) {
+      layer = std::stoi(Pipeline(slow_then_large_net(), world, options).split());
+    });
+    return layer;
+  };
+  PipelineOptions options{.stages = 2,
+                          .micro_batches = 2,
+                          .example = Tensors(torch::ones({8, 3, 32, 32})),
+                          .devices = {virtual_device(0)}};
+  EXPECT_LT(first_of_second_stage(options), 5);  // on one device, whose memory they share
+  options.devices.push_back(virtual_device(1));
+  EXPECT_GT(first_of_second_stage(options), 5);
+}
+
+TEST(PipelineOnDevices, SaysWhatNeedsLessMemory) {
+  as_workers(1, [](World world) {
+    Pipeline pipeline(
+        dropping_net(), world,
+        {.micro_batches = 1, .split = "3", .devices = {virtual_device(0), virtual_device(1)}});
+    const int64_t samples = kDeviceBytes / 64;
+    try {
+      pipeline.step(torch::ones({samples, 6}), torch::zeros({samples}, torch::kLong),
+                    cross_entropy);
+      FAIL() << "it fits";
+    } catch (const OutOfMemory& error) {
+      EXPECT_EQ(error.device(), "virtual:0");
+      EXPECT_NE(std::string(error.what())
+                    .find("this was stage 0 (layers 0 to 2), in the forward "
+                          "pass of a micro-batch: more PipelineOptions"),
+                std::string::npos)
+          << error.what();
+    }
   });
 }
 
