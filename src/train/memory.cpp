@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "lockstep/error.h"
+#include "lockstep/sequential_model.h"
 #include "parallel/shard_schedule.h"
 #include "parallel/tensor_buffer.h"
 #include "virtual_devices/accounts.h"
@@ -39,15 +40,8 @@ MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
 }
 
 void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit,
-                    const std::string& stage_advice) {
+                    const std::string& advice) {
   if (limit == 0 || needs.sum() <= limit) return;
-  const std::string advice =
-      !stage_advice.empty()
-          ? stage_advice
-          : fmt::format(
-                "; set device.memory to more than that, or divide the model into stages "
-                "(--stages): it would need at least {} devices of this size",
-                (needs.sum() + limit - 1) / limit);
   throw OutOfMemory(
       who, needs.sum(), 0, limit,
       fmt::format("{} has {} of memory, and training needs {} before the first step: parameters "
@@ -55,6 +49,24 @@ void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t li
                   who, format_bytes(limit), format_bytes(needs.sum()),
                   format_bytes(needs.parameters), format_bytes(needs.gradients),
                   format_bytes(needs.optimizer), advice));
+}
+
+std::string advice_on_stages(const MemoryNeeds& needs, int64_t limit, const Model& model) {
+  if (limit == 0) return "";
+  const auto* const sequence = dynamic_cast<const SequentialModel*>(&model);
+  const int64_t layers = sequence == nullptr ? 1 : static_cast<int64_t>(sequence->layers().size());
+  const int64_t devices = (needs.sum() + limit - 1) / limit;
+  std::string advice = "; set device.memory to more than that";
+  if (devices <= layers)
+    advice += fmt::format(
+        ", or divide the model into stages (--stages): it would need at least {} devices of this "
+        "size",
+        devices);
+  else
+    advice +=
+        fmt::format(": it would need {} devices of this size, but has {} to divide among them",
+                    devices, plural(layers, "layer"));
+  return advice;
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include "collective/communicator.h"
 #include "collective/plan/shards.h"
 #include "device/memory_account.h"
+#include "lockstep/model.h"
 #include "recipe/recipe.h"
 #include "run/events.h"
 
@@ -33,11 +34,14 @@ MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
 /// Of a mirror of the model, on another device of a worker than its first.
 MemoryNeeds memory_needs_of_mirror(const torch::nn::Module& model);
 
-/// Throws OutOfMemory if a device with `limit` bytes has less than that: with the parts, and how
-/// many such devices would have enough. `who` is "virtual:0", or also names the stage; then
-/// `stage_advice` says what would fit instead.
+/// Throws OutOfMemory if a device with `limit` bytes has less than that: with the parts, and what
+/// would fit instead. `who` is "virtual:0", or also names the stage.
 void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit,
-                    const std::string& stage_advice = {});
+                    const std::string& advice);
+
+/// What would fit instead of a whole model: how many such devices would have enough, if its layers
+/// can be divided among so many.
+std::string advice_on_stages(const MemoryNeeds& needs, int64_t limit, const Model& model);
 
 /// How many samples a pass may have in a device's memory, about; `failed` were too many. `pass` is
 /// called with fewer, to see what they need, and throws OutOfMemory. Nothing if that cannot be

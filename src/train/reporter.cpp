@@ -12,7 +12,7 @@
 #include "base/fingerprint.h"
 #include "device/processor.h"
 #include "parallel/tensor_buffer.h"
-#include "train/memory.h"
+#include "train/run_figures.h"
 
 namespace lockstep::train {
 namespace {
@@ -24,13 +24,6 @@ constexpr double kSecondsBetweenSteps = 1.0;
 
 // The most table elements in an event; larger tables are left out.
 constexpr size_t kLargestTables = 65'536;
-
-Json to_json(const observe::SpanTimes& times) {
-  Json json = Json::object();
-  for (size_t i = 0; i < observe::kSpanNames.size(); ++i)
-    json[std::string(observe::kSpanNames[i])] = times.seconds[i];
-  return json;
-}
 
 Json names_of(const std::vector<c10::Device>& devices) {
   Json names = Json::array();
@@ -213,64 +206,9 @@ void Reporter::write_step(const ResumePoint& point, const objective::Totals& tot
   event.update({{"lr", learning_rate},
                 {"samples_per_second", spent.samples_per_second()},
                 {"seconds_left", static_cast<double>(samples_left) / spent.samples_per_second()},
-                {"bytes_sent", bytes_sent()},
+                {"bytes_sent", bytes_sent(setup_.group)},
                 {"spans", to_json(spent.spans)}});
   events_.write(event);
-}
-
-// By kind, of this worker, since it started.
-Json Reporter::bytes_sent() const {
-  using collective::Cargo;
-  return {{"gradients", setup_.group.bytes_sent(Cargo::Kind::gradients)},
-          {"parameters", setup_.group.bytes_sent(Cargo::Kind::parameters)},
-          {"buffers", setup_.group.bytes_sent(Cargo::Kind::buffers)},
-          {"activations", setup_.group.bytes_sent(Cargo::Kind::activations)},
-          {"other", setup_.group.bytes_sent(Cargo::Kind::other)}};
-}
-
-Json Reporter::bytes_sent_by_all() const {
-  Json sum = bytes_sent();
-  if (setup_.group.world_size() == 1) return sum;
-  const std::vector<std::string> texts = setup_.group.gather_texts(sum.dump());
-  for (auto& [kind, bytes] : sum.items()) {
-    bytes = 0;
-    for (const std::string& text : texts)
-      bytes = bytes.get<int64_t>() + Json::parse(text).at(kind).get<int64_t>();
-  }
-  return sum;
-}
-
-// Of the device that needed most, and of all if there are several.
-Json Reporter::memory_of_all() const {
-  const parallel::Grid& grid = *setup_.grid;
-  const int first_stage = grid.shape().stage_of(grid.parts().front());
-  Json by_device = memory_by_stage(setup_.devices, first_stage, setup_.group);
-  Json figures = {{"memory", largest_memory(by_device)}};
-  if (grid.shape().stages > 1) {
-    figures["memory_by_stage"] = by_device;
-  } else if (by_device.size() > 1) {
-    for (Json& device : by_device) device.erase("stages");
-    figures["memory_by_device"] = std::move(by_device);
-  }
-  return figures;
-}
-
-// Where stages have workers of their own: what each did with its time, and the share of it in which
-// they waited for each other.
-Json Reporter::times_of_stages(const observe::SpanTimes& spans) const {
-  const parallel::Grid& grid = *setup_.grid;
-  if (grid.is_whole()) return Json::object();
-  Json own = to_json(spans);
-  own["rank"] = setup_.group.rank();
-  own["stage"] = grid.shape().stage_of(grid.parts().front());
-  Json all = Json::array();
-  double waited = 0, computed = 0;
-  for (const std::string& text : setup_.group.gather_texts(own.dump())) {
-    const Json& times = all.emplace_back(Json::parse(text));
-    waited += times["exchange"].get<double>();
-    computed += times["forward"].get<double>() + times["backward"].get<double>();
-  }
-  return {{"spans_by_stage", all}, {"bubble", waited / (waited + computed)}};
 }
 
 void Reporter::evaluate(int64_t step) {
@@ -350,7 +288,7 @@ Json Reporter::stopped(int64_t step) {
 Json Reporter::end(const ResumePoint& point, const Results& last, const StragglerReport& report,
                    double seconds) {
   if (last.test) write_tables(point.step, "test", *last.test);
-  const Json bytes_by_kind = bytes_sent_by_all();
+  const Json bytes_by_kind = bytes_sent_by_all(setup_.group);
   int64_t bytes = 0;
   for (const auto& [kind, count] : bytes_by_kind.items()) bytes += count.get<int64_t>();
   const TimeSpent& spent = point.spent;
@@ -374,8 +312,8 @@ Json Reporter::end(const ResumePoint& point, const Results& last, const Straggle
                 {"spans", to_json(spent.spans)},
                 {"out", out()}});
   if (setup_.mirrors) event["bytes_between_devices"] = to_json(setup_.mirrors->traffic());
-  event.update(memory_of_all());
-  event.update(times_of_stages(spent.spans));
+  event.update(memory_of_all(setup_));
+  event.update(times_of_stages(setup_, spent.spans));
   if (const auto waiting = noticeable_waiting(report, seconds)) event["stragglers"] = *waiting;
   events_.write(event);
   return event;

@@ -66,10 +66,6 @@ class Reporter {
   double epochs_until(int64_t step) const;
   std::string out() const { return folder_ == nullptr ? "" : folder_->path().string(); }
   bool has_share_in_events() const;
-  run::Json bytes_sent() const;
-  run::Json bytes_sent_by_all() const;
-  run::Json memory_of_all() const;
-  run::Json times_of_stages(const observe::SpanTimes& spans) const;
 
   const Setup& setup_;
   const Recipe& recipe_;

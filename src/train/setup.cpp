@@ -159,8 +159,10 @@ void Setup::divide_model() {
             ? name
             : fmt::format("{}, which computes stage {} ({}),", name,
                           grid->shape().stage_of(grid->parts()[i]), parts[i].describe());
-    require_memory(memory_needs(parts[i].module(), recipe, shards, grid->pipeline()), who,
-                   memory_limit(recipe), stage_advice);
+    const MemoryNeeds needs = memory_needs(parts[i].module(), recipe, shards, grid->pipeline());
+    const int64_t limit = memory_limit(recipe);
+    require_memory(needs, who, limit,
+                   stage_advice.empty() ? advice_on_stages(needs, limit, *model) : stage_advice);
     parts[i].module().to(device);
   }
   if (is_data_parallel(recipe))
@@ -174,8 +176,9 @@ void Setup::divide_model() {
 void Setup::mirror_model(const std::function<parallel::ModelPart(std::shared_ptr<Model>)>& whole) {
   std::vector<parallel::DeviceMirrors::Mirror> made;
   for (size_t i = 1; i < devices.size(); ++i) {
-    require_memory(memory_needs_of_mirror(*model), parallel::device_name(devices[i]),
-                   memory_limit(recipe));
+    const MemoryNeeds needs = memory_needs_of_mirror(*model);
+    require_memory(needs, parallel::device_name(devices[i]), memory_limit(recipe),
+                   advice_on_stages(needs, memory_limit(recipe), *model));
     parallel::MirroredModel mirrored(model, devices[i],
                                      [&] { return make_model(recipe, train(), *objective); });
     const auto same = std::dynamic_pointer_cast<Model>(mirrored.module());

@@ -19,21 +19,9 @@ class NcclWorld : public transport::NcclWorlds {
   // What each worker threw, whose transport carries the memory of the device of this name.
   std::vector<std::string> errors_of_world(int size, const std::string& device,
                                            const std::function<void(World)>& worker_main) {
-    return transport::errors_of_ranks(size, [&](transport::Rendezvous& rendezvous) {
-      World world = world_of(
-          std::make_unique<collective::Communicator>(
-              transport::connect_nccl(rendezvous, transport::connect_over("shm", rendezvous),
-                                      std::make_unique<HostQueue>(rendezvous.rank(), device, nccl)),
-              collective::CommunicatorOptions{.timeout_seconds = 20}),
-          rendezvous.rank());
-      std::exception_ptr thrown;
-      try {
-        worker_main(world);
-      } catch (...) {
-        thrown = std::current_exception();
-      }
-      rendezvous.gather("");
-      if (thrown) std::rethrow_exception(thrown);
+    return errors_of_workers(size, worker_main, [&](transport::Rendezvous& rendezvous) {
+      return transport::connect_nccl(rendezvous, transport::connect_over("shm", rendezvous),
+                                     std::make_unique<HostQueue>(rendezvous.rank(), device, nccl));
     });
   }
   void in_world(int size, const std::string& device,

@@ -15,15 +15,23 @@
 
 namespace lockstep {
 
-/// Threads play workers that share memory; what each threw, "" where all went well. Nobody leaves
-/// before all are done.
+using Connect =
+    std::function<std::unique_ptr<transport::Transport>(transport::Rendezvous& rendezvous)>;
+
+inline std::unique_ptr<transport::Transport> connect_by_shm(transport::Rendezvous& rendezvous) {
+  return transport::connect_over("shm", rendezvous);
+}
+
+/// Threads play workers that are connected by shared memory, or otherwise; what each threw, ""
+/// where all went well. Nobody leaves before all are done.
 inline std::vector<std::string> errors_of_workers(int count,
-                                                  const std::function<void(World)>& worker_main) {
+                                                  const std::function<void(World)>& worker_main,
+                                                  const Connect& connect = connect_by_shm) {
   return transport::errors_of_ranks(count, [&](transport::Rendezvous& rendezvous) {
-    World world = world_of(std::make_unique<collective::Communicator>(
-                               transport::connect_over("shm", rendezvous),
-                               collective::CommunicatorOptions{.timeout_seconds = 20}),
-                           rendezvous.rank());
+    World world =
+        world_of(std::make_unique<collective::Communicator>(
+                     connect(rendezvous), collective::CommunicatorOptions{.timeout_seconds = 20}),
+                 rendezvous.rank());
     std::exception_ptr thrown;
     try {
       worker_main(world);

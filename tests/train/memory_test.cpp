@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(On, MemoryLimit, ::testing::Values("cpu", "virtual"),
 TEST(Memory, ThatTheModelAloneExceedsIsRefusedWithItsPartsAndHowManyDevicesWouldDo) {
   const TemporaryFolder folder;
   Recipe recipe = tiny_recipe(folder);
-  recipe.device.memory = "1MiB";
+  recipe.device.memory = "2MiB";
   recipe.optimizer.name = "adamw";
   recipe.train.shards = 1;
   try {
@@ -150,8 +150,22 @@ TEST(Memory, ThatTheModelAloneExceedsIsRefusedWithItsPartsAndHowManyDevicesWould
     FAIL() << "nothing was thrown";
   } catch (const OutOfMemory& error) {
     expect_parts(error.what(),
-                 {"cpu has 1.0 MiB of memory", "needs 4.1 MiB before the first step",
-                  "gradients 1.0 MiB", "the optimizer 2.0 MiB", "at least 5 devices"});
+                 {"cpu has 2.0 MiB of memory", "needs 4.1 MiB before the first step",
+                  "gradients 1.0 MiB", "the optimizer 2.0 MiB", "at least 3 devices"});
+  }
+}
+
+TEST(Memory, ThatNoStagesHaveIsNotSoughtInStages) {
+  const TemporaryFolder folder;
+  Recipe recipe = tiny_recipe(folder);
+  recipe.device.memory = "64KiB";
+  recipe.train.shards = 1;
+  try {
+    train(recipe, folder / "run");
+    FAIL() << "nothing was thrown";
+  } catch (const OutOfMemory& error) {
+    expect_parts(error.what(), {"set device.memory to more than that: it would need",
+                                "devices of this size, but has", "layers to divide among them"});
   }
 }
 
