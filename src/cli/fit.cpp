@@ -149,10 +149,16 @@ void print_text(const job::FitResult& found, const FitFlags& flags, const Recipe
       "model;\nBatchNorm normalises over the samples of a pass. bf16 rounds more, with another "
       "model.\n");
   if (computed) fmt::print("*: computed from smaller passes, since it does not fit.\n");
+  if (std::ranges::none_of(found.ways, &Way::fits))
+    fmt::print(
+        "None of these fits, on up to the {} devices of --max-devices: use devices with more "
+        "memory,\nor a smaller model.\n",
+        flags.most_devices);
   if (unknown)
     fmt::print("unknown: more than {}, in which not even one sample could be measured.\n",
                format_bytes(found.limit));
-  if (std::ranges::none_of(found.ways, [](const Way& way) { return way.precision == "bf16"; }))
+  if (!unknown &&
+      std::ranges::none_of(found.ways, [](const Way& way) { return way.precision == "bf16"; }))
     fmt::print(
         "bf16 is left out: LibTorch has not all of this model's operators for it on this device, "
         "or\nis more than four times as slow with it.\n");
@@ -198,6 +204,7 @@ class FitCommand final : public Command {
   }
 
   int run() override {
+    refuse_what_ways_have();
     if (flags_.most_devices < 1)
       throw BadInput("--max-devices {}: expected 1 or more", flags_.most_devices);
     if (!(flags_.latency_us >= 0))
@@ -222,6 +229,21 @@ class FitCommand final : public Command {
   }
 
  private:
+  void refuse_what_ways_have() const {
+    for (const KeyFlag& flag : flags_.train.keys) {
+      if (!flag.value) continue;
+      if (flag.flag == "--batch" && *flag.value == "auto")
+        throw BadInput(
+            "--batch auto: fit says itself what the largest batch of a device is; give the batch "
+            "that you want, or use `lockstep train --batch auto`");
+      if (flag.flag == "--parallel" || flag.flag == "--stages" || flag.flag == "--split" ||
+          flag.flag == "--schedule" || flag.flag == "--zero")
+        throw BadInput(
+            "{}: fit finds the ways to train by itself, with and without it; leave it out",
+            flag.flag);
+    }
+  }
+
   FitFlags flags_;
 };
 

@@ -62,7 +62,8 @@ void add_folder_flags(CLI::App& app, TrainFlags& flags) {
 }  // namespace
 
 void add_recipe_flags(CLI::App& app, TrainFlags& flags) {
-  app.add_option("RECIPE", flags.recipe, "a TOML file (default: convnet on fashion-mnist)")
+  app.add_option("RECIPE", flags.recipe,
+                 "a TOML file (default, but for lab: convnet on fashion-mnist)")
       ->type_name("");
   for (KeyFlag& flag : flags.keys)
     if (flag.kind.empty())

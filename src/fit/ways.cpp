@@ -158,7 +158,9 @@ Way with_fastest_passes(Way way, const Question& question, Costs& costs) {
   std::vector<Way> tried;
   for (const int64_t pieces : divisors(shard)) {
     if (pieces < way.stages && pieces < shard) continue;
-    if (pieces > int64_t{8} * way.stages && !tried.empty()) break;
+    if (pieces > int64_t{8} * way.stages &&
+        std::ranges::any_of(tried, [](const Way& each) { return each.fits; }))
+      break;
     Way one = way;
     one.accumulate = pieces;
     one.samples_per_pass = shard / pieces;
@@ -192,6 +194,26 @@ void add_ways(std::vector<Way>& all, Way way, const Question& question, Costs& c
     }
 }
 
+// The least memory that stages can do with: passes of one sample, each number of stages, and if
+// that is not enough, one micro-batch in flight. The first that fits is added.
+void add_smallest_stages(std::vector<Way>& all, const Question& question, Costs& costs) {
+  if (!costs.meter().undivided().empty()) return;
+  const int most = std::min(static_cast<int>(costs.layers().size()), question.most_devices);
+  for (const char* schedule : {"1f1b", "sequential"})
+    for (const bool recompute : {false, true})
+      for (int stages = 2; stages <= most; ++stages) {
+        const Way way = predicted({.stages = stages,
+                                   .accumulate = question.recipe.train.batch,
+                                   .recompute = recompute,
+                                   .precision = question.recipe.train.precision,
+                                   .schedule = schedule},
+                                  question, costs);
+        if (!way.fits) continue;
+        all.push_back(way);
+        return;
+      }
+}
+
 // Whether the device computes this model in bf16, not many times as slowly as in fp32.
 bool is_bf16_useful(Costs& costs) {
   constexpr double kMostTimes = 4;
@@ -220,6 +242,8 @@ std::vector<Way> all_ways(const Question& question, Costs& costs) {
       if (!recompute || costs.meter().undivided().empty())
         add_ways(all, {.stages = stages, .recompute = recompute, .precision = precision}, question,
                  costs);
+  if (std::ranges::none_of(all, [](const Way& way) { return way.fits; }))
+    add_smallest_stages(all, question, costs);
   if (precision != kBf16 && is_bf16_useful(costs))
     add_ways(all, {.precision = kBf16}, question, costs);
   // The batch at once on one device, and divided among devices with nothing else.
@@ -309,7 +333,10 @@ std::vector<std::string> Way::flags(const Recipe& recipe) const {
   if (stages > 1 || !recipe.parallel.split.empty()) add("--split", pipeline::to_text(split));
   if (has(recompute, recipe.parallel.recompute, false))
     add("--set", fmt::format("parallel.recompute={}", recompute));
-  if (has(zero, recipe.parallel.zero, false)) add("--set", fmt::format("parallel.zero={}", zero));
+  if (zero)
+    flags.emplace_back("--zero");
+  else if (recipe.parallel.zero)
+    add("--set", "parallel.zero=false");
   if (has(precision, recipe.train.precision, std::string("fp32"))) add("--precision", precision);
   return flags;
 }

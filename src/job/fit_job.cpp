@@ -140,8 +140,11 @@ Recipe with_largest_batch(const FitJob& asked, int workers) {
         "device has the optimizer and whole batches; give a number");
   FitJob job = asked;
   Recipe& recipe = job.recipe;
-  if (recipe.train.shards == 0)
-    recipe.train.shards = pipeline::pipelines_of(pipeline_shape(recipe), workers);
+  if (recipe.train.shards == 0) {  // two micro-batches for each stage, so that stages overlap
+    const pipeline::PipelineShape shape = pipeline_shape(recipe);
+    const int of_pipeline = shape.stages == 1 || recipe.train.accumulate > 1 ? 1 : 2 * shape.stages;
+    recipe.train.shards = pipeline::pipelines_of(shape, workers) * of_pipeline;
+  }
   recipe.train.batch = pieces_of(recipe);
   std::istringstream found(in_child_process([&] { return largest_batch_as_text(job, workers); }));
   found >> recipe.train.batch >> recipe.parallel.split;

@@ -78,26 +78,38 @@ std::string described(const std::vector<int64_t>& bytes) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+// "; parallel.recompute or --schedule sequential would need less memory": what is left to try.
+std::string what_needs_less(const Recipe& recipe) {
+  std::vector<std::string> all;
+  if (recipe.train.batch > pieces_of(recipe))
+    all.emplace_back("more shards or pieces (train.shards, train.accumulate)");
+  if (!recipe.parallel.recompute) all.emplace_back("parallel.recompute");
+  if (recipe.parallel.schedule != "sequential") all.emplace_back("--schedule sequential");
+  if (all.empty()) return "";
+  const std::string last = all.back();
+  all.pop_back();
+  return fmt::format("; {}{}{} would need less memory", fmt::join(all, ", "),
+                     all.empty() ? "" : " or ", last);
+}
+
 std::string advice_for(const Recipe& recipe, const std::vector<Range>& chosen,
                        const std::vector<LayerCost>& costs, const PipelineSchedule& schedule,
                        int64_t limit) {
-  constexpr const char* kLess =
-      "more shards or pieces (train.shards, train.accumulate) or parallel.recompute would need "
-      "less memory";
-  if (limit == 0) return fmt::format(": more stages, another --split, {}", kLess);
+  const std::string less = what_needs_less(recipe);
+  if (limit == 0) return fmt::format(": use more stages or another --split{}", less);
   const auto& row = pipeline::pipeline_schedules().at(recipe.parallel.schedule);
   const auto [split, fits] = pipeline::fitted_split(costs, schedule, limit);
   if (fits && split != chosen)
     return fmt::format(": --split {} would fit, with about {} by stage", pipeline::to_text(split),
                        described(bytes_of_stages(costs, split, schedule)));
   if (fits)
-    return fmt::format(": stages were measured to need about {}; {}",
-                       described(bytes_of_stages(costs, split, schedule)), kLess);
+    return fmt::format(": stages were measured to need about {}{}",
+                       described(bytes_of_stages(costs, split, schedule)), less);
   const auto stages = pipeline::stages_that_fit(costs, row, schedule.shape, limit);
   const std::string none =
       fmt::format(": no --split into {} would fit", plural(schedule.shape.stages, "stage"));
-  if (stages) return fmt::format("{}, but --stages {} would; {}", none, *stages, kLess);
-  return fmt::format("{}, nor would any number of stages; {}", none, kLess);
+  if (stages) return fmt::format("{}, but --stages {} would{}", none, *stages, less);
+  return fmt::format("{}, nor would any number of stages with this schedule{}", none, less);
 }
 
 }  // namespace

@@ -152,6 +152,8 @@ TEST_F(Fit, MeasuresOnVirtualDevicesToo) {
 TEST_F(Fit, RefusesWhatCannotBeAnswered) {
   EXPECT_TRUE(refuses({"fit", "--batch", "8"}, "--device-memory SIZE"));
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--max-devices", "0"}, "--max-devices 0"));
+  EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--batch", "auto"}, "--batch auto: fit"));
+  EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--stages", "4"}, "--stages: fit finds"));
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--latency", "-1"}, "--latency -1"));
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--model", "resnet21"}, "resnet20"));
 }

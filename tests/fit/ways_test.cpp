@@ -166,6 +166,35 @@ TEST(Ways, WithAScheduleHoldWhatThatHasInFlight) {
             (2 * 2 * kPerSample + kScratch) + 3 * 2 * 2 * kPerSample + 2 * kPerSample);
 }
 
+TEST(Ways, WithStagesHaveSmallPassesIfOnlyTheseFit) {
+  ExactMeter meter;
+  // Of two stages, the first has two layers and two micro-batches of one sample in flight.
+  const int64_t limit = 2 * (3 + 6) * kLayerState + 2 * 2 * kPerSample + kScratch;
+  Question asked = question(limit, 64);
+  asked.most_devices = 2;
+  const Found all = found(asked, meter);
+  const Way* const stages = all.named("pipeline");
+  ASSERT_NE(stages, nullptr);
+  EXPECT_TRUE(stages->fits);
+}
+
+TEST(Ways, TryEveryNumberOfStagesAndOneMicroBatchInFlightWhereNothingElseFits) {
+  ExactMeter meter(6);
+  // Three stages of two layers, with three micro-batches in flight, and with one.
+  const int64_t state = 2 * 3 * kLayerState, held = 2 * kPerSample;
+  const auto smallest = [&](int64_t limit) {
+    Question asked = question(limit, 64);
+    asked.most_devices = 3;
+    const Found all = found(asked, meter);
+    const auto fits = std::ranges::find_if(all.ways, &Way::fits);
+    return fits == all.ways.end() ? Way{} : *fits;
+  };
+  EXPECT_EQ(smallest(state + 3 * held + kScratch).stages, 3);
+  const Way one = smallest(state + held / 4 + kScratch + kPerSample);
+  EXPECT_EQ(one.stages, 3);
+  EXPECT_TRUE(one.fits);
+}
+
 TEST(Ways, HaveAtMostAsManyDevicesAsAreAllowed) {
   ExactMeter meter;
   for (const int64_t limit : {int64_t{1} << 20, kFixed + 4 * kPerSample + kScratch}) {
