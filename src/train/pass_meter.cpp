@@ -91,7 +91,7 @@ class PassMeter final : public fit::Meter {
   ModelPart part(const std::shared_ptr<Model>& model, Range layers, Activations activations) const;
   Batch batch_of(int64_t samples, c10::Device device) const;
   Tensors inputs_of(const std::shared_ptr<Model>& model, int64_t layer, const Batch& batch) const;
-  Warm& warm(int64_t samples, const std::string& precision);
+  Warm& warm(int64_t samples, const std::string& precision, int64_t room);
   fit::PassCost run(const ModelPart& part, const Tensors& inputs, const Batch& batch) const;
   fit::PassCost best_of_some(const ModelPart& part, const Tensors& inputs,
                              const Batch& batch) const;
@@ -185,7 +185,9 @@ Tensors PassMeter::inputs_of(const std::shared_ptr<Model>& model, int64_t layer,
 }
 
 // Which kernels compute a layer, and so what they keep, may depend on the number of samples.
-PassMeter::Warm& PassMeter::warm(int64_t samples, const std::string& precision) {
+// A layer may need `room` bytes; the rest of the model, which other devices may have, is not
+// counted.
+PassMeter::Warm& PassMeter::warm(int64_t samples, const std::string& precision, int64_t room) {
   const std::pair key = {samples, precision};
   if (const auto known = warm_.find(key); known != warm_.end()) return known->second;
   while (warm_.size() >= kMostModels) warm_.erase(warm_.begin());
@@ -194,7 +196,9 @@ PassMeter::Warm& PassMeter::warm(int64_t samples, const std::string& precision) 
     const auto number = static_cast<int64_t>(i);
     const Tensors inputs = inputs_of(made.model, number, made.batch);
     const int64_t before = in_use();
+    account_->set_limit(before + room);
     run(part(made.model, {number, number + 1}, Activations::kept), inputs, made.batch);
+    account_->set_limit(0);
     made.kept.push_back(std::max<int64_t>(in_use() - before, 0));
   }
   return warm_.emplace(key, std::move(made)).first->second;
@@ -256,8 +260,7 @@ std::optional<fit::PassCost> PassMeter::measure(const fit::Pass& pass, int64_t r
     ~Unlimited() { account.set_limit(0); }
   } const after{*account_};
   try {
-    account_->set_limit(in_use() + room);  // also for a single layer
-    Warm& all = warm(pass.samples, pass.precision);
+    Warm& all = warm(pass.samples, pass.precision, room);
     const Tensors inputs = inputs_of(all.model, pass.layers.begin, all.batch);
     const int64_t before = in_use();
     account_->set_limit(before + room);
