@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/shipped.h"
@@ -30,6 +31,7 @@ struct FitFlags {
   double latency_us = 10;
   double gigabits = 0;
   bool json = false;
+  std::string mode = "ddp";  ///< the recipe's parallel.mode
 };
 
 // As a shell reads it back.
@@ -40,6 +42,14 @@ std::string shell_word(const std::string& word) {
   std::string safe = "'";
   for (const char letter : word) safe += letter == '\'' ? "'\\''" : std::string(1, letter);
   return safe + "'";
+}
+
+// Whether a way says itself what --set says. (--set would win.)
+bool is_of_way(const std::string& setting) {
+  const std::string key = setting.substr(0, setting.find('='));
+  const std::set<std::string> of_way = {"train.batch", "train.shards", "train.accumulate",
+                                        "train.precision"};
+  return of_way.contains(key) || key.starts_with("parallel.");
 }
 
 // `lockstep train` with what was asked here, and what the way needs.
@@ -53,7 +63,8 @@ std::string command_for(const Way& way, const FitFlags& flags, const Recipe& rec
     if (flag.value && !of_way.contains(flag.flag))
       words.insert(words.end(), {flag.flag, *flag.value});
   for (const std::string& setting : flags.train.settings)
-    words.insert(words.end(), {"--set", setting});
+    if (!is_of_way(setting)) words.insert(words.end(), {"--set", setting});
+  if (flags.mode != "ddp") words.insert(words.end(), {"--parallel", "ddp"});
   for (const std::string& plugin : flags.train.plugins)
     words.insert(words.end(), {"--load", plugin});
   for (std::string& word : way.flags(recipe)) words.push_back(std::move(word));
@@ -212,7 +223,11 @@ class FitCommand final : public Command {
     if (!(flags_.gigabits >= 0))
       throw BadInput("--bandwidth {}: expected 0 or more gigabits per second", flags_.gigabits);
     Recipe recipe = requested_recipe(flags_.train, FolderAccess::elsewhere).recipe;
-    recipe.parallel.mode = "ddp";  // every way that is listed has its own
+    flags_.mode = std::exchange(recipe.parallel.mode, "ddp");  // ways are none of "dp"
+    if (recipe.train.compress != "none" || recipe.optimizer.clip_norm > 0)
+      tell(
+          "memory that train.compress and optimizer.clip_norm need is not in these figures: leave "
+          "some of it free");
     const job::FitResult found = job::find_what_fits({.recipe = recipe,
                                                       .plugins = flags_.train.plugins,
                                                       .devices = flags_.train.placement.devices,

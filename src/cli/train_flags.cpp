@@ -70,7 +70,8 @@ void add_recipe_flags(CLI::App& app, TrainFlags& flags) {
       app.add_flag_callback(flag.flag, [&flag] { flag.value = "true"; }, flag.about);
     else
       app.add_option(flag.flag, flag.value, flag.about)->type_name(flag.kind);
-  app.add_option("--set", flags.settings, "set any recipe key: --set optimizer.momentum=0.95")
+  app.add_option("--set", flags.settings,
+                 "set any recipe key, whatever other flags say: --set optimizer.momentum=0.95")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   add_load_flag(app, flags.plugins);

@@ -214,8 +214,8 @@ void add_smallest_stages(std::vector<Way>& all, const Question& question, Costs&
       }
 }
 
-// Whether the device computes this model in bf16, not many times as slowly as in fp32.
-bool is_bf16_useful(Costs& costs) {
+// If the device computes this model in bf16, not many times as slowly as in fp32.
+void add_bf16_ways(std::vector<Way>& all, const Question& question, Costs& costs) {
   constexpr double kMostTimes = 4;
   Pass pass{.layers = costs.all_layers()};
   const auto seconds = [&] {
@@ -225,9 +225,11 @@ bool is_bf16_useful(Costs& costs) {
   const double usual = seconds();
   pass.precision = kBf16;
   try {
-    return seconds() <= kMostTimes * usual;
+    if (seconds() > kMostTimes * usual) return;
+    std::vector<Way> ways;
+    add_ways(ways, {.precision = kBf16}, question, costs);
+    all.insert(all.end(), ways.begin(), ways.end());
   } catch (const std::exception&) {  // LibTorch has not every operator in every precision
-    return false;
   }
 }
 
@@ -244,8 +246,7 @@ std::vector<Way> all_ways(const Question& question, Costs& costs) {
                  costs);
   if (std::ranges::none_of(all, [](const Way& way) { return way.fits; }))
     add_smallest_stages(all, question, costs);
-  if (precision != kBf16 && is_bf16_useful(costs))
-    add_ways(all, {.precision = kBf16}, question, costs);
+  if (precision != kBf16) add_bf16_ways(all, question, costs);
   // The batch at once on one device, and divided among devices with nothing else.
   for (const int64_t pipelines : divisors(recipe.train.batch)) {
     if (pipelines > question.most_devices) break;

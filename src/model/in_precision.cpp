@@ -1,9 +1,14 @@
 #include "model/in_precision.h"
 
+#include <ATen/autocast_mode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
 #include <utility>
 #include <vector>
 
 #include "lockstep/autocast.h"
+#include "lockstep/error.h"
 #include "lockstep/sequential_model.h"
 #include "model/models.h"
 
@@ -18,10 +23,33 @@ c10::DeviceType device_of(const Tensors& tensors) {
   return c10::DeviceType::CPU;
 }
 
+// A parameter that was converted while no gradients were recorded, as in a teacher's pass, must not
+// be used again where they are.
+class WithoutCache {
+ public:
+  WithoutCache() : outer_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~WithoutCache() { at::autocast::set_autocast_cache_enabled(outer_); }
+  WithoutCache(const WithoutCache&) = delete;
+  WithoutCache& operator=(const WithoutCache&) = delete;
+
+ private:
+  const bool outer_;
+};
+
 template <typename Forward>
 Tensors lowered(const Tensors& inputs, const Forward& forward) {
+  const WithoutCache without_cache;
   const Autocast autocast(device_of(inputs), at::kBFloat16);
-  return forward(inputs);
+  try {
+    return forward(inputs);
+  } catch (const c10::Error& error) {
+    throw Error(fmt::format(
+        "in bf16: {}; LibTorch has not every operator in bf16 on every device: --precision fp32 "
+        "does without",
+        error.what_without_backtrace()));
+  }
 }
 
 Tensors in_float32(const Tensors& outputs) {
@@ -46,6 +74,10 @@ class Sharing : public Base {
       this->register_module(child.key(), child.value());
   }
 
+  void to(c10::Device device, bool non_blocking) override {
+    Base::to(device, non_blocking);
+    model_->to(device, non_blocking);
+  }
   void train(bool on) override {
     Base::train(on);
     model_->train(on);

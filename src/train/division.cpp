@@ -95,21 +95,20 @@ std::string what_needs_less(const Recipe& recipe) {
 std::string advice_for(const Recipe& recipe, const std::vector<Range>& chosen,
                        const std::vector<LayerCost>& costs, const PipelineSchedule& schedule,
                        int64_t limit) {
-  const std::string less = what_needs_less(recipe);
-  if (limit == 0) return fmt::format(": use more stages or another --split{}", less);
+  if (limit == 0) return ": use more stages or another --split";
   const auto& row = pipeline::pipeline_schedules().at(recipe.parallel.schedule);
   const auto [split, fits] = pipeline::fitted_split(costs, schedule, limit);
   if (fits && split != chosen)
     return fmt::format(": --split {} would fit, with about {} by stage", pipeline::to_text(split),
                        described(bytes_of_stages(costs, split, schedule)));
   if (fits)
-    return fmt::format(": stages were measured to need about {}{}",
-                       described(bytes_of_stages(costs, split, schedule)), less);
+    return fmt::format(": stages were measured to need about {}",
+                       described(bytes_of_stages(costs, split, schedule)));
   const auto stages = pipeline::stages_that_fit(costs, row, schedule.shape, limit);
   const std::string none =
       fmt::format(": no --split into {} would fit", plural(schedule.shape.stages, "stage"));
-  if (stages) return fmt::format("{}, but --stages {} would{}", none, *stages, less);
-  return fmt::format("{}, nor would any number of stages with this schedule{}", none, less);
+  if (stages) return fmt::format("{}, but --stages {} would", none, *stages);
+  return fmt::format("{}, nor would any number of stages with this schedule", none);
 }
 
 }  // namespace
@@ -136,6 +135,7 @@ Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
     const PipelineSchedule schedule = schedule_for(recipe, grid);
     if (by_hand.empty()) division.layers = fitted_split(costs, schedule, limit).split;
     division.advice = advice_for(recipe, division.layers, costs, schedule, limit);
+    division.less = what_needs_less(recipe);
   }
   parallel::check_parts(*sequential, division.layers);
   if (recipe.parallel.recompute) {  // each layer's gradients are complete when it is computed again

@@ -20,6 +20,8 @@ struct Division {
   /// What would fit where a stage needs more memory than its device has: ": --split 4 would fit".
   /// If memory is not limited, what needs less.
   std::string advice = {};
+  /// What would need less memory in a step: "; parallel.recompute would need less memory".
+  std::string less = {};
 };
 
 /// Divides a model as the recipe says: by parallel.split, or so that parts take equally long and

@@ -139,8 +139,9 @@ void Setup::divide_model() {
     parameters.emplace(trained.names[i], i);
     parameter_count += trained.tensors[i].numel();
   }
-  const auto [layers, advice] = divide(recipe, model, *objective, *data, *grid, world);
-  stage_advice = advice;
+  const Division division = divide(recipe, model, *objective, *data, *grid, world);
+  const std::vector<Range>& layers = division.layers;
+  stage_advice = division.advice + division.less;
   const auto activations =
       recipe.parallel.recompute ? parallel::Activations::recomputed : parallel::Activations::kept;
   const auto part_of = [&](const std::shared_ptr<Model>& of, int part) {
@@ -161,8 +162,9 @@ void Setup::divide_model() {
                           grid->shape().stage_of(grid->parts()[i]), parts[i].describe());
     const MemoryNeeds needs = memory_needs(parts[i].module(), recipe, shards, grid->pipeline());
     const int64_t limit = memory_limit(recipe);
-    require_memory(needs, who, limit,
-                   stage_advice.empty() ? advice_on_stages(needs, limit, *model) : stage_advice);
+    require_memory(
+        needs, who, limit,
+        division.advice.empty() ? advice_on_stages(needs, limit, *model) : division.advice);
     parts[i].module().to(device);
   }
   if (is_data_parallel(recipe))

@@ -121,8 +121,10 @@ thread_local std::unordered_map<const c10::TensorImpl*, std::pair<at::Tensor, at
 
 at::Tensor cast(const at::Tensor& tensor, at::ScalarType type) {
   if (!may_cast(tensor) || tensor.scalar_type() == type) return tensor;
-  const bool keeps = scopes > 0 && type != at::kFloat && tensor.scalar_type() == at::kFloat &&
-                     tensor.requires_grad() && tensor.is_leaf() && !tensor.is_view();
+  // What is converted without history would have no gradient when it is used again.
+  const bool keeps = scopes > 0 && at::GradMode::is_enabled() && type != at::kFloat &&
+                     tensor.scalar_type() == at::kFloat && tensor.requires_grad() &&
+                     tensor.is_leaf() && !tensor.is_view();
   if (!keeps) return tensor.to(type);
   auto& [original, kept] = converted[tensor.unsafeGetTensorImpl()];
   if (!kept.defined() || kept.scalar_type() != type) {

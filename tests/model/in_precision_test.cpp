@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "lockstep/error.h"
 #include "lockstep/sequential_model.h"
 
 namespace lockstep::model {
@@ -90,6 +91,60 @@ TEST(InPrecision, SharesParametersByNameAndGivesThemFloat32Gradients) {
   lower->train();
   lower->forward(Tensors(torch::ones({5, 3})));
   EXPECT_TRUE(seen.training);
+}
+
+// As with a teacher, whose outputs have no gradient.
+class UsedTwice : public Model {
+ public:
+  UsedTwice() : layer_(register_module("layer", torch::nn::Linear(3, 3))) {}
+  Tensors forward(const Tensors& inputs) override {
+    torch::Tensor teacher;
+    {
+      const torch::NoGradGuard no_grad;
+      teacher = layer_(inputs.only());
+    }
+    return Tensors(layer_(inputs.only()) - teacher);
+  }
+
+ private:
+  torch::nn::Linear layer_;
+};
+
+TEST(InPrecision, GivesGradientsToParametersThatWereUsedWithoutBefore) {
+  const auto model = std::make_shared<UsedTwice>();
+  in_precision(model, "bf16")->forward(Tensors(torch::ones({5, 3}))).only().sum().backward();
+  for (const auto& item : model->named_parameters())
+    EXPECT_TRUE(item.value().grad().defined()) << item.key();
+}
+
+class Moves : public OneLayer {
+ public:
+  void to(torch::Device device, bool non_blocking) override {
+    moved = true;
+    OneLayer::to(device, non_blocking);
+  }
+  bool moved = false;
+};
+
+TEST(InPrecision, MovesAModelByItsOwnFunction) {
+  const auto model = std::make_shared<Moves>();
+  in_precision(model, "bf16")->to(torch::kCPU);
+  EXPECT_TRUE(model->moved);
+}
+
+TEST(InPrecision, SaysThatItIsWhatAnOperatorCannotDo) {
+  class Odd : public OneLayer {
+    Tensors forward(const Tensors& inputs) override {
+      return torch::linalg_inv(OneLayer::forward(inputs).only().slice(0, 0, 2));
+    }
+  };
+  const auto lower = in_precision(std::make_shared<Odd>(), "bf16");
+  try {
+    lower->forward(Tensors(torch::ones({2, 3})));
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("--precision fp32 does without"), std::string::npos);
+  }
 }
 
 TEST(InPrecision, ComputesModelsThatListNoLayers) {
