@@ -149,6 +149,16 @@ TEST_F(Fit, MeasuresOnVirtualDevicesToo) {
   }
 }
 
+TEST_F(Fit, PrintsCommandsThatDoNotDependOnHowTheRecipeDividesTheBatch) {
+  for (const Json& way :
+       ways(joined(model("mlp"), {"--batch", "8", "--device-memory", "1GiB", "--max-devices", "2",
+                                  "--set", "parallel.stages=2", "--set", "train.shards=4"}))) {
+    const std::string command = way.at("command");
+    EXPECT_EQ(command.find("parallel.stages"), std::string::npos) << command;
+    EXPECT_EQ(command.find("train.shards"), std::string::npos) << command;
+  }
+}
+
 TEST_F(Fit, RefusesWhatCannotBeAnswered) {
   EXPECT_TRUE(refuses({"fit", "--batch", "8"}, "--device-memory SIZE"));
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--max-devices", "0"}, "--max-devices 0"));

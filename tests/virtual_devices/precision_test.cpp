@@ -160,6 +160,24 @@ TEST(AutocastOnDevices, ConvertsChangedParametersAnew) {
   EXPECT_EQ(output(2), 2);
 }
 
+TEST(AutocastOnDevices, GivesGradientsToParametersThatWereUsedWithoutBefore) {
+  const nn::Linear layer(3, 2);
+  layer->to(device(0));
+  const Tensor x = torch::ones({4, 3}, device(0));
+  Tensor outputs;
+  {
+    const Autocast autocast(device(0).type(), torch::kBFloat16);
+    {
+      const torch::NoGradGuard no_grad;
+      layer->forward(x);
+    }
+    outputs = layer->forward(x);
+  }
+  outputs.sum().backward();
+  EXPECT_TRUE(layer->weight.grad().defined());
+  EXPECT_TRUE(layer->bias.grad().defined());
+}
+
 TEST(AutocastOnDevices, IsOfOneThread) {
   const Autocast autocast(device(0).type(), torch::kHalf);
   torch::ScalarType elsewhere = torch::kDouble;
