@@ -142,7 +142,8 @@ Recipe with_largest_batch(const FitJob& asked, int workers) {
   Recipe& recipe = job.recipe;
   if (recipe.train.shards == 0) {  // two micro-batches for each stage, so that stages overlap
     const pipeline::PipelineShape shape = pipeline_shape(recipe);
-    const int of_pipeline = shape.stages == 1 || recipe.train.accumulate > 1 ? 1 : 2 * shape.stages;
+    const int64_t of_pipeline =
+        shape.stages == 1 || recipe.train.accumulate > 1 ? 1 : 2 * int64_t{shape.stages};
     recipe.train.shards = pipeline::pipelines_of(shape, workers) * of_pipeline;
   }
   recipe.train.batch = pieces_of(recipe);
