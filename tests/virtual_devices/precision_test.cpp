@@ -161,7 +161,7 @@ TEST(AutocastOnDevices, ConvertsChangedParametersAnew) {
 }
 
 TEST(AutocastOnDevices, GivesGradientsToParametersThatWereUsedWithoutBefore) {
-  const nn::Linear layer(3, 2);
+  nn::Linear layer(3, 2);
   layer->to(device(0));
   const Tensor x = torch::ones({4, 3}, device(0));
   Tensor outputs;
