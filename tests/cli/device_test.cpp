@@ -107,7 +107,7 @@ TEST_F(Devices, WithTooLittleMemorySayWhatTheyHaveAndWhatNeedsLess) {
         EXPECT_NE(outcome.err.find(part), std::string::npos) << part << ": " << outcome.err;
     };
     expect_failure("100KiB", {name + " has 100 KiB of memory", "parameters and buffers 1.0 MiB",
-                              "at least 32 devices"});
+                              "it would need 32 devices of this size, but has 11 layers"});
     expect_failure("5MiB", {name + " is out of memory", "of 5.0 MiB",
                             "this was step 0, in a pass over 12 samples", "train.accumulate"});
   }
