@@ -14,6 +14,7 @@
 #include "base/shipped.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/tell.h"
 #include "cli/train_flags.h"
 #include "cli/train_recipe.h"
 #include "job/fit_job.h"
