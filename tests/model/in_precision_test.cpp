@@ -135,7 +135,9 @@ TEST(InPrecision, MovesAModelByItsOwnFunction) {
 TEST(InPrecision, SaysThatItIsWhatAnOperatorCannotDo) {
   class Odd : public OneLayer {
     Tensors forward(const Tensors& inputs) override {
-      return torch::linalg_inv(OneLayer::forward(inputs).only().slice(0, 0, 2));
+      const Tensors outputs = OneLayer::forward(inputs);
+      TORCH_CHECK(outputs.only().scalar_type() == torch::kFloat, "not implemented for it");
+      return outputs;
     }
   };
   const auto lower = in_precision(std::make_shared<Odd>(), "bf16");
