@@ -5,8 +5,8 @@
                           [--max-devices 4] [MODEL:BATCH ...]
 
 For each model and batch: runs `lockstep fit`, trains three steps with the command of every way that fits, with as
-many devices as --max-devices at most, on images of CIFAR-10, and compares peaks. Evaluation computes as many samples at once as a pass of training
-has, so that the peak is that of a step. Exits with 1 if a prediction is off by more than 5 %.
+many devices as --max-devices at most, on images of CIFAR-10, and compares peaks. Evaluation computes as many samples
+at once as a pass of training has, so that the peak is that of a step. Exits with 1 if a prediction is off by more than 5 %.
 """
 import argparse
 import json

@@ -136,7 +136,7 @@ TEST(InPrecision, SaysThatItIsWhatAnOperatorCannotDo) {
   class Odd : public OneLayer {
     Tensors forward(const Tensors& inputs) override {
       const Tensors outputs = OneLayer::forward(inputs);
-      TORCH_CHECK(outputs.only().scalar_type() == torch::kFloat, "not implemented for it");
+      TORCH_CHECK(outputs.only().scalar_type() == torch::kFloat, "no such operator");
       return outputs;
     }
   };
