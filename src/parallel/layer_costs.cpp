@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "device/memory_account.h"
+#include "parallel/graph_inputs.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -18,11 +19,11 @@ namespace {
 constexpr int kRounds = 3;
 
 // Inputs of a layer, without history.
-Tensors leaves_of(const Tensors& tensors) {
-  std::vector<Tensors::Item> leaves;
-  for (const auto& [name, tensor] : tensors)
-    leaves.emplace_back(name, tensor.detach().set_requires_grad(tensor.is_floating_point()));
-  return Tensors(std::move(leaves));
+Tensors inputs_of(const Tensors& outputs) {
+  std::vector<Tensors::Item> inputs;
+  for (const auto& [name, tensor] : outputs)
+    inputs.emplace_back(name, tensor.detach().set_requires_grad(tensor.is_floating_point()));
+  return GraphInputs(Tensors(std::move(inputs))).tensors();
 }
 
 int64_t bytes_of(const Tensors& tensors) {
@@ -101,7 +102,7 @@ std::vector<pipeline::LayerCost> measure_layers(const std::shared_ptr<Sequential
       const auto number = static_cast<int64_t>(i);
       const ModelPart layer(model, {number, number + 1}, activations);
       pipeline::LayerCost cost;
-      x = pass_through(layer, i == 0 ? x : leaves_of(x), cost);
+      x = pass_through(layer, i == 0 ? x : inputs_of(x), cost);
       if (round == 0)
         costs[i] = cost;
       else

@@ -45,7 +45,7 @@ void forward(PipelinePart& part, int micro_batch, Passes& passes) {
   const MemoryScope scope(MemoryUse::activations);
   MicroBatch& own = part.micro_batch(micro_batch);
   seed_generator(part, own, micro_batch, passes);
-  const Tensors& inputs = part.part().is_first() ? own.samples.inputs : own.inputs;
+  const Tensors& inputs = part.part().is_first() ? own.samples.inputs : own.inputs.tensors();
   if (!part.part().is_last()) {
     const at::Tensor before = generator_state();
     own.outputs = passes.outputs(part, inputs, micro_batch);

@@ -24,7 +24,7 @@ void PipelinePart::receive_input(int micro_batch) {
   StageMessage message = links_.inputs->receive();
   // So that how much memory is in use depends on the schedule and not on how late the other is.
   links_.gradients->release(message.received);
-  under_way_[micro_batch] = {.inputs = std::move(message.tensors),
+  under_way_[micro_batch] = {.inputs = GraphInputs(message.tensors),
                              .generator = std::move(message.generator),
                              .notes = message.notes};
 }
@@ -55,10 +55,7 @@ void PipelinePart::backward_from_gradients(int micro_batch) {
 }
 
 void PipelinePart::send_gradient(int micro_batch) {
-  std::vector<Tensors::Item> gradients;
-  for (const auto& [name, input] : under_way_.at(micro_batch).inputs)
-    if (input.requires_grad()) gradients.emplace_back(name, input.grad());
-  links_.gradients->send({Tensors(std::move(gradients))});
+  links_.gradients->send({under_way_.at(micro_batch).inputs.gradients()});
   forget(micro_batch);
 }
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/objective.h"
 #include "parallel/device_mirrors.h"
+#include "parallel/graph_inputs.h"
 #include "parallel/grid.h"
 #include "parallel/model_part.h"
 #include "parallel/replica.h"
@@ -16,7 +17,7 @@ namespace lockstep::parallel {
 /// What a part keeps of a micro-batch from its forward until after its backward pass.
 struct MicroBatch {
   Batch samples;         ///< the first and the last part's
-  Tensors inputs;        ///< received from the part before
+  GraphInputs inputs;    ///< received from the part before
   Tensors outputs;       ///< with their history
   Tensors gradients;     ///< of outputs, received from the part after
   Loss loss = {};        ///< the last part's

@@ -10,6 +10,7 @@
 
 #include "lockstep/error.h"
 #include "parallel/generator.h"
+#include "parallel/graph_inputs.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -61,24 +62,25 @@ struct Recompute : torch::autograd::Function<Recompute> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto call =
         c10::static_intrusive_pointer_cast<LayerCall>(context->saved_data[kCall].toCapsule());
-    variable_list inputs;
-    for (const torch::Tensor& saved : context->get_saved_variables())
-      inputs.push_back(saved.detach().set_requires_grad(call->input_gradients[inputs.size()]));
-    compute_again(*call, inputs, gradients);
+    variable_list saved;
+    for (const torch::Tensor& input : context->get_saved_variables())
+      saved.push_back(input.detach().set_requires_grad(call->input_gradients[saved.size()]));
+    const GraphInputs inputs(named(call->input_names, saved));
+    compute_again(*call, inputs.tensors(), gradients);
     variable_list results = {torch::Tensor()};  // for `call`
-    for (const torch::Tensor& input : inputs) results.push_back(input.grad());
+    for (size_t i = 0; i < saved.size(); ++i) results.push_back(inputs.gradient(i));
     results.emplace_back();  // for `always`
     return results;
   }
 
   // Buffers are restored where autograd does not notice: graphs of other batches may refer to them.
-  static void compute_again(const LayerCall& call, const variable_list& inputs,
+  static void compute_again(const LayerCall& call, const Tensors& inputs,
                             const variable_list& gradients) {
     std::vector<torch::Tensor> before;
     for (const torch::Tensor& buffer : call.buffers) before.push_back(buffer.detach().clone());
     set_generator_state(call.generator);
     const torch::AutoGradMode records(true);
-    const Tensors outputs = call.layer->forward(named(call.input_names, inputs));
+    const Tensors outputs = call.layer->forward(inputs);
     variable_list roots, of_roots;
     size_t i = 0;
     for (const auto& [name, output] : outputs) {

@@ -16,6 +16,7 @@
 #include "lockstep/error.h"
 #include "parallel/device_streams.h"
 #include "parallel/gradient_hooks.h"
+#include "parallel/graph_inputs.h"
 #include "parallel/layer_costs.h"
 #include "parallel/model_part.h"
 #include "parallel/parameters.h"
@@ -218,7 +219,7 @@ fit::PassCost PassMeter::run(const ModelPart& part, const Tensors& given,
   const int64_t before = in_use();
   fit::PassCost cost;
   Stopwatch stopwatch;
-  const Tensors inputs = part.is_first() ? given : received(given);
+  const Tensors inputs = part.is_first() ? given : parallel::GraphInputs(received(given)).tensors();
   torch::autograd::variable_list roots, gradients;
   Tensors outputs;
   if (part.is_last()) {

@@ -1,6 +1,7 @@
 // What lockstep::Pipeline promises: the results of one worker with the same micro-batches.
 #include "lockstep/pipeline.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -57,6 +58,51 @@ TEST(Pipeline, OfInterleavedPartsHasTheBitsOfOneWorker) {
   const PipelineResult alone = trained_by(1, deep, {.micro_batches = 4});
   const PipelineOptions interleaved = {.micro_batches = 4, .schedule = "interleaved"};
   expect_same_bits(trained_by(2, deep, interleaved), alone, "two parts on each worker");
+}
+
+TEST(Pipeline, MayBeDividedBeforeALayerThatChangesItsInputInPlace) {
+  const auto in_place = [](uint64_t seed) {
+    return seeded(seed, [] {
+      const auto relu = torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true));
+      return torch::nn::Sequential(torch::nn::Linear(6, 16), relu, torch::nn::Linear(16, 3));
+    });
+  };
+  const PipelineResult alone = trained_by(1, in_place, {.micro_batches = 4});
+  const PipelineOptions divided = {.micro_batches = 4, .split = "1"};
+  expect_same_bits(trained_by(2, in_place, divided), alone, "two workers");
+  expect_same_bits(trained_by(1, in_place, {.stages = 2, .micro_batches = 4, .split = "1"}), alone,
+                   "two stages on one worker");
+}
+
+// Images whose channels lie together, then not, and a sum whose gradient is one number expanded.
+torch::nn::Sequential net_of_many_strides(uint64_t seed) {
+  const auto channels_last = torch::nn::Functional(
+      [](const torch::Tensor& x) { return x.contiguous(torch::MemoryFormat::ChannelsLast); });
+  return seeded(seed, [&] {
+    const auto convolution = [](int64_t from, int64_t to) {
+      return torch::nn::Conv2d(torch::nn::Conv2dOptions(from, to, 3).padding(1));
+    };
+    return torch::nn::Sequential(
+        torch::nn::Functional([](const torch::Tensor& x) {
+          return (x.view({-1, 6, 1, 1}) * torch::arange(81).view({9, 9}).cos()).clone();
+        }),
+        convolution(6, 8), torch::nn::BatchNorm2d(8), channels_last, torch::nn::BatchNorm2d(8),
+        torch::nn::BatchNorm2d(8), convolution(8, 16),
+        torch::nn::Functional([](const torch::Tensor& x) { return x.contiguous(); }),
+        torch::nn::BatchNorm2d(16),
+        torch::nn::Functional([](const torch::Tensor& x) { return x.sum({2, 3}) / 9; }),
+        torch::nn::Linear(16, 3));
+  });
+}
+
+TEST(Pipeline, HasTheBitsOfOneWorkerWhateverStridesTensorsHave) {
+  const PipelineResult alone = trained_by(1, net_of_many_strides, {.micro_batches = 4});
+  for (const std::string split : {"2", "3", "4", "5", "6", "7", "8", "9"})
+    for (const bool recompute : {false, true})
+      expect_same_bits(trained_by(2, net_of_many_strides,
+                                  {.micro_batches = 4, .split = split, .recompute = recompute}),
+                       alone,
+                       fmt::format("divided before layer {}, recompute {}", split, recompute));
 }
 
 TEST(Pipeline, OfSeveralPipelinesHasTheBitsOfOneWithAllMicroBatches) {

@@ -60,6 +60,31 @@ TEST(StageLink, CarriesTensorsOfAllKindsBetweenWorkers) {
   });
 }
 
+// Kernels may have other bits for other strides.
+TEST(StageLink, KeepsStridesBetweenWorkers) {
+  const torch::Tensor images = torch::rand({2, 3, 4, 5});
+  const Tensors sent = {{"channels_last", images.contiguous(torch::MemoryFormat::ChannelsLast)},
+                        {"transposed", torch::rand({3, 4}).t()},
+                        {"expanded", torch::rand({2, 1, 3}).expand({2, 4, 3})},
+                        {"number", torch::tensor(2.5).expand({3, 4})},
+                        {"sliced", images.slice(3, 0, 5, 2)},
+                        {"scalar", torch::tensor(1.5)}};
+  as_workers(2, [&](World world) {
+    const auto link = make_remote_link(world, torch::kCPU);
+    if (world.rank() == 0) {
+      link->send({sent});
+      link->finish();
+      return;
+    }
+    for (const auto& [name, tensor] : link->receive().tensors) {
+      EXPECT_TRUE(tensor.equal(sent[name])) << name;
+      EXPECT_EQ(tensor.strides(),
+                name == "sliced" ? tensor.contiguous().strides() : sent[name].strides())
+          << name;
+    }
+  });
+}
+
 TEST(StageLink, FreesWhatTheOtherSaysItHasReceived) {
   as_workers(2, [](World world) {
     const auto link = make_remote_link(world.duplicate(), torch::kCPU);

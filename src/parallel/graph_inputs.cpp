@@ -1,0 +1,53 @@
+#include "parallel/graph_inputs.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/types.h>
+
+#include <utility>
+
+namespace lockstep::parallel {
+
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+// Where a gradient arrives: nothing comes after it in the backward pass.
+class GraphInputs::GradientNode : public Node {
+ public:
+  variable_list apply(variable_list&& gradients) override {
+    gradient_ = std::move(gradients.front());
+    return {};
+  }
+  const at::Tensor& gradient() const { return gradient_; }
+
+ private:
+  at::Tensor gradient_;
+};
+
+GraphInputs::GraphInputs(const Tensors& tensors) {
+  std::vector<Tensors::Item> items;
+  for (const auto& [name, tensor] : tensors) {
+    torch::Tensor input = tensor.defined() ? tensor.detach() : tensor;
+    std::shared_ptr<GradientNode> node;
+    if (tensor.defined() && tensor.requires_grad()) {
+      node = std::make_shared<GradientNode>();
+      torch::autograd::create_gradient_edge(input, node);
+    }
+    nodes_.push_back(std::move(node));
+    items.emplace_back(name, std::move(input));
+  }
+  tensors_ = Tensors(std::move(items));
+}
+
+at::Tensor GraphInputs::gradient(size_t index) const {
+  return nodes_[index] ? nodes_[index]->gradient() : at::Tensor();
+}
+
+Tensors GraphInputs::gradients() const {
+  std::vector<Tensors::Item> items;
+  for (size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i])
+      items.emplace_back((tensors_.begin() + static_cast<ptrdiff_t>(i))->first, gradient(i));
+  return Tensors(std::move(items));
+}
+
+}  // namespace lockstep::parallel
