@@ -171,12 +171,17 @@ void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
           model.layers()[static_cast<size_t>(parts[i].begin)].name,
           model.layers()[static_cast<size_t>(parts[i].end) - 1].name, options.split);
   }
+  std::set<const void*> named;  // a tensor goes by the first of its names
   for (const OwnedTensor& each : owned_tensors(model))
-    if (!used.contains(each.name) && !owners.contains(each.tensor.unsafeGetTensorImpl()))
+    if (named.insert(each.tensor.unsafeGetTensorImpl()).second && !used.contains(each.name))
       throw BadInput(
           "{} belongs to none of the model's layers: name it, or its module, in the `uses` of the "
-          "layer that uses it",
-          each.what);
+          "layer that uses it{}",
+          each.what,
+          owners.contains(each.tensor.unsafeGetTensorImpl())
+              ? fmt::format(" (there {}, which is the same tensor, has only its other name)",
+                            owners.at(each.tensor.unsafeGetTensorImpl()).what)
+              : "");
 }
 
 void release_others(Model& model, const std::vector<ModelPart>& kept) {

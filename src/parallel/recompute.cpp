@@ -25,6 +25,8 @@ struct LayerCall : torch::CustomClassHolder {
   std::vector<std::string> input_names;
   std::vector<bool> input_gradients;  ///< whether they are needed
   std::vector<std::string> output_names;
+  variable_list outputs;    ///< without their history, until the graph has them
+  variable_list constants;  ///< those of them that have none
   torch::Tensor generator;  ///< its state before the layer
 };
 
@@ -40,23 +42,10 @@ struct Recompute : torch::autograd::Function<Recompute> {
   // `always` requires a gradient, so that the outputs do: parameters are not among the inputs.
   static variable_list forward(AutogradContext* context, const c10::intrusive_ptr<LayerCall>& call,
                                at::TensorList inputs, const torch::Tensor& /*always*/) {
-    std::vector<uint32_t> versions;
-    for (const torch::Tensor& input : inputs) versions.push_back(input._version());
-    const Tensors outputs = call->layer->forward(named(call->input_names, inputs.vec()));
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i]._version() != versions[i])
-        throw BadInput(
-            "layer '{}' changes its input in place, so that it cannot be computed again in the "
-            "backward pass: let it compute a new tensor, or keep activations",
-            call->layer->name);
-    variable_list tensors;
-    for (const auto& [name, tensor] : outputs) {
-      call->output_names.push_back(name);
-      tensors.push_back(tensor);
-    }
     context->save_for_backward(inputs.vec());
+    context->mark_non_differentiable(std::exchange(call->constants, {}));
     context->saved_data[kCall] = c10::IValue::make_capsule(call);
-    return tensors;
+    return std::exchange(call->outputs, {});
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -94,6 +83,27 @@ struct Recompute : torch::autograd::Function<Recompute> {
   }
 };
 
+// With a graph, which is dropped: layers may choose their kernels by whether gradients are needed.
+// Returns whether any output depends on something that is trained.
+bool compute_first(LayerCall& call, const Tensors& inputs) {
+  std::vector<uint32_t> versions;
+  for (const auto& [name, tensor] : inputs) versions.push_back(tensor._version());
+  const Tensors outputs = call.layer->forward(inputs);
+  auto before = versions.begin();
+  for (const auto& [name, tensor] : inputs)
+    if (tensor._version() != *before++)
+      throw BadInput(
+          "layer '{}' changes its input in place, so that it cannot be computed again in the "
+          "backward pass: let it compute a new tensor, or keep activations",
+          call.layer->name);
+  for (const auto& [name, tensor] : outputs) {
+    call.output_names.push_back(name);
+    call.outputs.push_back(tensor.detach());
+    if (!tensor.requires_grad()) call.constants.push_back(call.outputs.back());
+  }
+  return call.constants.size() < call.outputs.size();
+}
+
 }  // namespace
 
 Tensors recomputed(const ModelLayer& layer, const std::vector<torch::Tensor>& buffers,
@@ -109,6 +119,7 @@ Tensors recomputed(const ModelLayer& layer, const std::vector<torch::Tensor>& bu
     call->input_gradients.push_back(tensor.requires_grad());
     tensors.push_back(tensor);
   }
+  if (!compute_first(*call, inputs)) return named(call->output_names, call->outputs);
   const torch::Tensor always = torch::empty({0}, torch::TensorOptions().requires_grad(true));
   const variable_list outputs = Recompute::apply(call, at::TensorList(tensors), always);
   return named(call->output_names, outputs);

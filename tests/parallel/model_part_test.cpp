@@ -98,6 +98,21 @@ TEST(ModelPart, MustNameWhatItUses) {
                    {"layer 'fc' says that it uses 'fd'"});
 }
 
+struct TwoNames : SequentialModel {
+  explicit TwoNames(const std::string& uses) {
+    const auto first = register_module("first", torch::nn::Linear(2, 2));
+    register_module("second", first);
+    add_layer("fc", {uses},
+              [first](const Tensors& x) { return Tensors(first->forward(x.only())); });
+  }
+};
+
+TEST(ModelPart, GoesByTheFirstNameOfATensor) {
+  EXPECT_NO_THROW(check_parts(TwoNames("first"), {{0, 1}}));
+  expect_bad_input([] { check_parts(TwoNames("second"), {{0, 1}}); },
+                   {"'first.weight' belongs to none", "'second.weight', which is the same tensor"});
+}
+
 struct Tangled : Model {
   Tensors forward(const Tensors& inputs) override { return inputs; }
 };
@@ -131,6 +146,34 @@ TEST(Recompute, GivesTheSameBitsOfOutputsGradientsAndBuffers) {
   EXPECT_TRUE(again.running_mean.equal(kept.running_mean));
   for (size_t i = 0; i < kept.gradients.size(); ++i)
     EXPECT_TRUE(again.gradients[i].equal(kept.gradients[i])) << i;
+}
+
+// A layer that computes something else if it knows that no gradient is needed.
+struct Chooser : SequentialModel {
+  Chooser() {
+    torch::manual_seed(1);
+    add_layer("scale", {}, [](const Tensors& x) { return Tensors(x.only() * 2); });
+    const auto fc = register_module("fc", torch::nn::Linear(6, 6));
+    add_layer("fc", {"fc"}, [fc, this](const Tensors& x) {
+      needed.push_back(torch::GradMode::is_enabled());
+      of_inputs.push_back(x.only().requires_grad());
+      return Tensors(fc->forward(x.only()));
+    });
+    add_layer("tanh", {}, [this](const Tensors& x) {
+      needed.push_back(torch::GradMode::is_enabled());
+      of_inputs.push_back(x.only().requires_grad());
+      return Tensors(x.only().tanh());
+    });
+  }
+  std::vector<bool> needed, of_inputs;
+};
+
+TEST(Recompute, TellsLayersWhetherGradientsAreNeededAsWithoutIt) {
+  const auto net = std::make_shared<Chooser>();
+  const ModelPart part(net, {0, 3}, Activations::recomputed);
+  part.forward(torch::ones({2, 6})).only().sum().backward();
+  EXPECT_EQ(net->needed, (std::vector<bool>{true, true, true, true}));
+  EXPECT_EQ(net->of_inputs, (std::vector<bool>{false, true, true, false}));  // forwards, backwards
 }
 
 struct InPlace : SequentialModel {
