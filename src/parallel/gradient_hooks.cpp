@@ -22,10 +22,10 @@ class CallBack : public torch::autograd::FunctionPostHook {
   CallBack(std::shared_ptr<const OnGradient> on_gradient, size_t parameter)
       : on_gradient_(std::move(on_gradient)), parameter_(parameter) {}
 
-  torch::autograd::variable_list operator()(
-      const torch::autograd::variable_list& outputs,
-      const torch::autograd::variable_list& /*inputs*/) override {
-    (*on_gradient_)(parameter_);
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list& inputs) override {
+    // A function of the user's own may return no gradient of a parameter that it has used.
+    if (inputs.front().defined()) (*on_gradient_)(parameter_);
     return outputs;
   }
 

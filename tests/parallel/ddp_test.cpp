@@ -184,6 +184,39 @@ TEST(Ddp, FindsParametersThatAreNotUsed) {
   });
 }
 
+struct WithoutGradient : torch::autograd::Function<WithoutGradient> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* /*context*/,
+                               const torch::Tensor& x, const torch::Tensor& /*parameter*/) {
+    return x * 2;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
+                                                 torch::autograd::variable_list gradients) {
+    return {gradients[0] * 2, torch::Tensor()};
+  }
+};
+
+struct HalfIgnored : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    return WithoutGradient::apply(fc->forward(x), ignored);
+  }
+  torch::nn::Linear fc = register_module("fc", torch::nn::Linear(6, 1));
+  torch::Tensor ignored = register_parameter("ignored", torch::ones({1}));
+};
+
+TEST(Ddp, TakesAParameterOfWhichAFunctionReturnsNoGradientForOneThatIsNotUsed) {
+  const Samples samples = samples_of(8, 2);
+  as_workers(2, [&](World everyone) {
+    const auto net = seeded(1, [] { return std::make_shared<HalfIgnored>(); });
+    DistributedDataParallel ddp(net, everyone, {.unused = Unused::find});
+    for (int pass = 0; pass < 2; ++pass) {
+      net->zero_grad();
+      ddp.forward(samples.x).sum().backward();
+      EXPECT_TRUE(net->fc->weight.grad().defined());
+      EXPECT_FALSE(net->ignored.grad().defined());
+    }
+  });
+}
+
 TEST(Ddp, KeepsWhatWasAddedUpBeforeAPassThatDoesNotReachIt) {
   const Samples samples = samples_of(8, 2);
   as_workers(2, [&](World everyone) {
