@@ -8,6 +8,7 @@
 #include "device/memory_account.h"
 #include "device/random.h"
 #include "lockstep/error.h"
+#include "parallel/generator.h"
 #include "parallel/named_tensors.h"
 #include "parallel/pipeline_state.h"
 #include "parallel/sequence.h"
@@ -102,6 +103,7 @@ double Pipeline::State::step(const Tensors& inputs, const Tensors& targets,
                              const LossFunction& loss) {
   double mean = 0;
   fail_stop_->run([&] {
+    const parallel::KeptGenerator generator;
     const torch::AutoGradMode records(true);
     if (has_first()) check_batch("x", "first", inputs);
     if (has_last()) check_batch("y", "last", targets);

@@ -282,6 +282,23 @@ TEST(Pipeline, DividesParametersEvenlyIfItCannotMeasure) {
   });
 }
 
+TEST(Pipeline, LeavesTheGeneratorOfRandomNumbersAsItWas) {
+  const auto random_net = [](uint64_t seed) {
+    return seeded(seed, [] {
+      return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::Linear(16, 16),
+                                   torch::nn::Dropout(0.5), torch::nn::Linear(16, 3));
+    });
+  };
+  as_workers(1, [&](World world) {
+    Pipeline pipeline(random_net(1), world, {.stages = 2, .micro_batches = 4, .split = "1"});
+    torch::manual_seed(7);
+    const torch::Tensor expected = torch::randperm(100);
+    torch::manual_seed(7);
+    pipeline.step(pipeline_inputs(), pipeline_labels(), cross_entropy);
+    EXPECT_TRUE(torch::randperm(100).equal(expected));
+  });
+}
+
 TEST(Pipeline, LeavesGradientsThatDoNotAccumulate) {
   as_workers(1, [](World world) {
     Pipeline pipeline(plain_net(1), world, {.micro_batches = 4});
