@@ -110,6 +110,14 @@ std::vector<std::byte> Grid::joined_on_first(std::vector<std::byte> bytes) {
   return bytes;
 }
 
+std::vector<World> PartLinks::worlds() const {
+  std::vector<World> all;
+  for (const auto& link : {inputs, outputs, output_gradients, gradients})
+    if (link)
+      if (std::optional<World> world = link->world()) all.push_back(std::move(*world));
+  return all;
+}
+
 std::vector<PartLinks> link_parts(const Grid& grid, World everyone,
                                   const std::vector<c10::Device>& devices) {
   const std::vector<int>& parts = grid.parts();

@@ -64,6 +64,9 @@ class Grid {
 struct PartLinks {
   std::shared_ptr<StageLink> inputs, outputs;              ///< forwards; none at the ends
   std::shared_ptr<StageLink> output_gradients, gradients;  ///< backwards: received, sent
+
+  /// Those of the links to other workers.
+  std::vector<World> worlds() const;
 };
 
 /// By part of this worker, as Grid::parts; `devices` as well. Collective.

@@ -272,7 +272,12 @@ Pipeline::State::State(std::shared_ptr<torch::nn::Module> model, World world,
   for (parallel::StateTensor& buffer : parallel::buffers_of(*model_))
     all.push_back(std::move(buffer));
   if (world_.size() > 1) parallel::FlatState(std::move(all), world_.communicator()).broadcast(0);
-  make_parts();
+  try {
+    make_parts();
+  } catch (...) {
+    for (World& world : grid_.worlds()) world.abort(parallel::text_of(std::current_exception()));
+    throw;
+  }
   actions_ = parallel::actions_of(options_.schedule, grid_, options_.micro_batches);
   fail_stop_.emplace(worlds());
   options_.example = {};
@@ -309,10 +314,7 @@ std::vector<World> Pipeline::State::worlds() const {
   std::vector<World> all = {world_};
   for (World& world : grid_.worlds()) all.push_back(std::move(world));
   for (const auto& part : parts_)
-    for (const auto& link : {part->links().inputs, part->links().outputs,
-                             part->links().output_gradients, part->links().gradients})
-      if (link)
-        if (std::optional<World> world = link->world()) all.push_back(std::move(*world));
+    for (World& world : part->links().worlds()) all.push_back(std::move(world));
   return all;
 }
 

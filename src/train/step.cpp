@@ -213,6 +213,13 @@ Totals Step::finish(const Scene& scene) {
   return scorecard_.totals(all.first(scorecard_.sums()), all.last(scorecard_.maxima()));
 }
 
+std::vector<World> Step::worlds() const {
+  std::vector<World> all = parts_.grid->worlds();
+  for (const auto& part : trained_)
+    for (World& world : part->links().worlds()) all.push_back(std::move(world));
+  return all;
+}
+
 bool Step::state_is_divided() const {
   return !parts_.grid->is_whole() || trained_.front()->optimizer().is_divided();
 }

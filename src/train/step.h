@@ -75,6 +75,8 @@ class Step {
   /// The parts of the model that this worker trains.
   const std::vector<std::unique_ptr<TrainedPart>>& trained() const { return trained_; }
   parallel::Grid& grid() { return *parts_.grid; }
+  /// All worlds in which other workers may wait for this one in a step.
+  std::vector<World> worlds() const;
 
  private:
   using Kind = pipeline::Action::Kind;

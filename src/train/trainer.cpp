@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "parallel/fail_stop.h"
 #include "train/setup.h"
 #include "train/training_run.h"
 
@@ -34,8 +35,9 @@ Outcome Trainer::run(const run::RunFolder* folder, run::EventLog& events, const 
     Outcome outcome = run.to_its_end(limits);
     if (outcome.kind == Outcome::Kind::regrouped) remember();
     return outcome;
-  } catch (const std::exception&) {
+  } catch (...) {
     remember();
+    run.abort(parallel::text_of(std::current_exception()));
     throw;
   }
 }

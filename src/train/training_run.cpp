@@ -72,6 +72,10 @@ Outcome TrainingRun::to_its_end(const Trainer::Limits& limits) {
   }
 }
 
+void TrainingRun::abort(const std::string& why) const {
+  for (World& world : step_.worlds()) world.abort(why);
+}
+
 void TrainingRun::train_one_step() {
   const Stopwatch stopwatch;
   const data::LoadedBatch* batch = nullptr;

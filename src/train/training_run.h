@@ -34,12 +34,15 @@ class TrainingRun {
   /// Captures the state after the last finished step; an unfinished step is rolled back.
   void remember(run::Safetensors& into);
 
+  /// Tells the workers that wait for this one why it does not go on.
+  void abort(const std::string& why) const;
+
  private:
   void take_up(const run::Safetensors* memory);
   void load_checkpoint();
   void find_best_weights(const std::vector<run::TensorView>& weights);
   void take_state_of(int donor);
-  void take_parts_of_checkpoint();
+  void take_parts_of(run::Safetensors checkpoint);
   void train_one_step();
   void settle();
   void evaluate_model();

@@ -96,17 +96,17 @@ void TrainingRun::find_best_weights(const std::vector<run::TensorView>& weights)
 
 // All workers get the donor's state, since other hosts may lack the checkpoint or weights file.
 void TrainingRun::take_state_of(int donor) {
+  Safetensors checkpoint = std::exchange(loaded_, {});
   if (setup_.group.world_size() == 1) return;
   const auto texts = setup_.group.gather_texts(to_text(point_));
   point_ = resume_point_from(texts[static_cast<size_t>(donor)]);
   if (setup_.grid->shape().stages == 1)
     parallel::FlatState(state_tensors(step_), setup_.group).broadcast(donor);
-  if (step_.state_is_divided() && point_.step > 0) take_parts_of_checkpoint();
+  if (step_.state_is_divided() && point_.step > 0) take_parts_of(std::move(checkpoint));
 }
 
 // Each worker takes what it keeps of the checkpoint that rank 0 has loaded.
-void TrainingRun::take_parts_of_checkpoint() {
-  Safetensors checkpoint = std::exchange(loaded_, {});
+void TrainingRun::take_parts_of(Safetensors checkpoint) {
   broadcast(checkpoint, setup_.world);
   if (setup_.group.rank() > 0) restore(checkpoint, "rank 0's checkpoint", *setup_.model, step_);
 }

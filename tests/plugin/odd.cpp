@@ -166,6 +166,14 @@ class TwoHeads : public Model {
   torch::Tensor idle_, used_;
 };
 
+// Can be divided into stages.
+struct TwoLayers : SequentialModel {
+  TwoLayers() {
+    add_layer("first", register_module("first", torch::nn::Linear(1, 4)));
+    add_layer("second", register_module("second", torch::nn::Linear(4, 1)));
+  }
+};
+
 }  // namespace
 
 LOCKSTEP_PLUGIN(registry) {
@@ -187,6 +195,9 @@ LOCKSTEP_PLUGIN(registry) {
   registry.add_model(
       "two", "two outputs, and a parameter that is never used",
       [](const ModelOptions&) -> std::shared_ptr<Model> { return std::make_shared<TwoHeads>(); });
+  registry.add_model("layers", "two layers", [](const ModelOptions&) -> std::shared_ptr<Model> {
+    return std::make_shared<TwoLayers>();
+  });
   registry.add_model("odd", "buffers of every kind; option: fault",
                      [](const ModelOptions& options) -> std::shared_ptr<Model> {
                        return std::make_shared<OddModel>(options.options.text("fault", ""));

@@ -176,6 +176,16 @@ TEST_F(Plugin, ModelOrObjectiveThatThrowsIsNamedWithTheStep) {
                       "are: x"));
 }
 
+TEST_F(Plugin, ObjectiveThatThrowsOnTheLastStageIsNamedByAllWorkers) {
+  const CommandResult ended =
+      lockstep_command(odd({"--set", "model.name=layers", "--workers", "2", "--stages", "2", "--shards", "2",
+                            "--set", "objective.options.fault=throws"}));
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_TRUE(has(ended.err, "no loss today")) << ended.err;
+  EXPECT_FALSE(has(ended.err, "closed its transport")) << ended.err;
+  EXPECT_FALSE(has(ended.err, "communicator was closed")) << ended.err;
+}
+
 TEST_F(Plugin, ModelThatWouldDependOnTheNumberOfWorkersIsRefused) {
   const auto refuses_fault = [&](const std::string& fault, const std::string& word) {
     std::filesystem::remove_all(folder_ / "odd");
