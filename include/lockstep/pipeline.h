@@ -44,7 +44,7 @@ struct PipelineOptions {
   /// the model is.
   std::vector<torch::Device> devices = {};
   /// Before each forward pass of a micro-batch LibTorch's random generator (used by dropout) is
-  /// seeded with this seed, the step and the micro-batch.
+  /// seeded with this seed, the step and the micro-batch; after the step it is as it was before.
   uint64_t seed = 1;
 };
 
