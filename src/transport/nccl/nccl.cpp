@@ -93,7 +93,7 @@ class Nccl final : public Transport, public DeviceSide, public Engine {
   static constexpr double kFarewellSeconds = 2;
 
   struct Unfinished {
-    std::shared_ptr<Moment> end;
+    std::shared_ptr<QueuePoint> end;
     std::set<int> peers;  ///< whose part it needs
   };
 
@@ -141,7 +141,7 @@ void Nccl::abort_if_it_throws(const Action& action) {
 void Nccl::drain() noexcept {
   try {
     const Deadline deadline = Deadline::in(kDrainSeconds);
-    const std::shared_ptr<Moment> end = queue_->record();
+    const std::shared_ptr<QueuePoint> end = queue_->record();
     while (!end->passed() && !deadline.passed()) std::this_thread::sleep_for(kPause);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the first error counts
   }
