@@ -37,7 +37,7 @@ class Nccl final : public Transport, public DeviceSide, public Engine {
   void await_connected() {
     abort_if_it_throws([&] {
       await([&] { return comm_.settled(); }, [&] { return everyone(); },
-            Deadline::in(options_.connect_seconds), "to connect by NCCL");
+            Deadline::in(options_.connect_seconds), "while connecting NCCL");
     });
   }
 
@@ -279,7 +279,8 @@ void Nccl::say_goodbye() noexcept {
     const Deadline deadline = Deadline::in(kFarewellSeconds);
     watch_ = {};
     comm_.finalize();
-    await([&] { return comm_.settled(); }, [&] { return everyone(); }, deadline, "to close");
+    await([&] { return comm_.settled(); }, [&] { return everyone(); }, deadline,
+          "while closing NCCL");
     comm_.close();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): then it aborts
   }
