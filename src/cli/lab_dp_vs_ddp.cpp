@@ -19,6 +19,9 @@
 #include "cli/tell.h"
 #include "cli/train_flags.h"
 #include "cli/train_recipe.h"
+#include "data/datasets.h"
+#include "data/training_data.h"
+#include "device/kinds.h"
 #include "lab/dp_vs_ddp.h"
 #include "lockstep/error.h"
 
@@ -74,35 +77,84 @@ void show_run(const std::string& what) {
     tell(what);
 }
 
-bool was_given(const TrainFlags& flags, const std::string& flag) {
-  return std::ranges::any_of(
-      flags.keys, [&](const KeyFlag& key) { return key.flag == flag && key.value.has_value(); });
+int most_of(const std::vector<int>& devices) {
+  return devices.empty() ? 1 : std::max(*std::ranges::max_element(devices), 1);
+}
+
+// Of the training split; nothing if a plugin has the data set.
+std::optional<int64_t> samples_in(const data::DataOptions& options) {
+  const std::string name = options.name.substr(0, options.name.find(':'));
+  if (data::datasets().find(name) == nullptr) return std::nullopt;
+  return data::load_splits(options).train->size();
+}
+
+// At most the usual batch and what the data set has, in equal pieces for the most devices.
+int64_t default_batch(const Recipe& recipe, const DpVsDdpFlags& flags) {
+  constexpr int64_t kOfDenseLayers = 512;
+  const int64_t usual = is_given(flags.train, "model.name") ? Recipe().train.batch : kOfDenseLayers;
+  const int64_t most = std::min(usual, samples_in(recipe.data).value_or(usual));
+  const int64_t accumulate = recipe.train.accumulate;
+  int64_t pieces = most_of(flags.devices) * accumulate;
+  if (recipe.train.shards > 0)
+    pieces = recipe.train.shards * accumulate;
+  else if (pieces > most)
+    pieces = accumulate;
+  return std::max<int64_t>(most / pieces, 1) * pieces;
 }
 
 // One shard for each of the most devices, where the batch can be divided so: with more, all ways
 // have more to add, and DataParallel to copy.
-int64_t shards_for(const Recipe& recipe, const std::vector<int>& devices) {
-  const int most = devices.empty() ? 1 : *std::ranges::max_element(devices);
-  const int64_t pieces = most * recipe.train.accumulate;
-  return most > 1 && recipe.train.batch % pieces == 0 ? most : shards_of(recipe);
+int64_t default_shards(const Recipe& recipe, const std::vector<int>& devices) {
+  const auto divide_batch = [&](int64_t shards) {
+    return recipe.train.batch % (shards * recipe.train.accumulate) == 0;
+  };
+  const int64_t most = most_of(devices);
+  if (most > 1 && divide_batch(most)) return most;
+  int64_t shards = shards_of(recipe);
+  while (shards > 1 && !divide_batch(shards)) --shards;
+  return shards;
 }
 
-// Without a recipe: a model of dense layers, whose evaluation is short.
-lab::DpVsDdpOptions options_of(const DpVsDdpFlags& flags, const fs::path& out) {
-  if (was_given(flags.train, "--parallel"))
+// What neither a recipe nor flags give: asynchronous virtual devices, equal steps, and without a
+// recipe a model of dense layers, whose evaluation is short.
+Recipe usual_recipe(const TrainFlags& flags) {
+  Recipe recipe;
+  recipe.device.kind = "virtual";
+  recipe.device.asynchronous = true;
+  recipe.train.drop_last = true;
+  if (!flags.recipe) recipe.model.name = "mlp";
+  return recipe;
+}
+
+void check_devices(Recipe& recipe, const TrainFlags& flags) {
+  const auto kind = device_kinds().at(recipe.device.kind).count;
+  if (kind == DeviceKindRow::Count::one_per_worker)
+    throw BadInput(
+        "device.kind = {}: lab dp-vs-ddp needs several devices for a worker, which has only one "
+        "{}; "
+        "give --device virtual or --device cuda",
+        recipe.device.kind, recipe.device.kind);
+  if (kind != DeviceKindRow::Count::as_asked && !is_given(flags, "device.asynchronous"))
+    recipe.device.asynchronous = false;
+}
+
+Recipe recipe_of(const DpVsDdpFlags& flags) {
+  constexpr int64_t kSteps = 30;
+  if (is_given(flags.train, "parallel.mode"))
     throw BadInput("--parallel: lab dp-vs-ddp runs both dp and ddp; leave it out");
-  Recipe recipe = requested_recipe(flags.train, FolderAccess::elsewhere).recipe;
-  if (!flags.train.recipe && !was_given(flags.train, "--model")) {
-    recipe.model.name = "mlp";
-    if (!was_given(flags.train, "--batch")) recipe.train.batch = 512;
-  }
-  if (recipe.train.shards == 0) recipe.train.shards = shards_for(recipe, flags.devices);
-  if (recipe.train.steps == 0) recipe.train.steps = 30;
-  if (recipe.device.kind != "cuda") {
-    recipe.device.kind = "virtual";
-    recipe.device.asynchronous = true;
-  }
-  return {.recipe = recipe,
+  TrainFlags train = flags.train;
+  train.auto_batch = !train.recipe && !is_given(train, "train.batch");
+  Recipe recipe = requested_recipe(train, FolderAccess::elsewhere, usual_recipe(train)).recipe;
+  check_devices(recipe, train);
+  if (train.auto_batch) recipe.train.batch = default_batch(recipe, flags);
+  if (recipe.train.shards == 0) recipe.train.shards = default_shards(recipe, flags.devices);
+  if (recipe.train.steps == 0 && !is_given(train, "train.epochs")) recipe.train.steps = kSteps;
+  validate(recipe);
+  return recipe;
+}
+
+lab::DpVsDdpOptions options_of(const DpVsDdpFlags& flags, const fs::path& out) {
+  return {.recipe = recipe_of(flags),
           .plugins = flags.train.plugins,
           .devices = flags.devices,
           .rounds = flags.rounds,
@@ -221,10 +273,12 @@ class LabDpVsDdpCommand final : public Command {
     app().add_flag("--json", flags_.json, "print one JSON object per row");
     app().footer(fmt::format(
         "Every way trains the same batch in the same shards and must end with the same model.\n"
-        "A run on N devices gets N x train.threads cores. Unless the recipe says otherwise, there "
-        "are 30 steps,\n"
-        "and as many shards as the most devices. Without a recipe it is mlp on fashion-mnist, with "
-        "a batch of 512.\n"
+        "A run on N devices gets N x train.threads cores. Unless the recipe or flags say "
+        "otherwise, there are\n"
+        "as many shards as the most devices, and 30 steps: epochs count if flags give them, not "
+        "those of a recipe.\n"
+        "Without a recipe it is mlp on fashion-mnist, with a batch of at most 512 (128 of another "
+        "model).\n"
         "Columns are explained in {}.\n"
         "Examples:\n"
         "  lockstep lab dp-vs-ddp\n"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -83,11 +84,11 @@ void print(const matpow::Options& options, const matpow::Result& result) {
   for (const matpow::Timing& timing : result.timings) print_tiles(timing);
   fmt::print("Peak: {:.1f} GFLOPS on each device, the fastest product that was measured.\n",
              result.peak_gflops);
-  if (result.timings.size() < 2) return;
-  const matpow::Timing &first = result.timings.front(), &second = result.timings.back();
-  if (first.devices < second.devices)
-    fmt::print("{} are {:.2f} times as fast as {}.\n", plural(second.devices, "device"),
-               first.seconds / second.seconds, plural(first.devices, "device"));
+  const auto [fewest, most] =
+      std::ranges::minmax_element(result.timings, {}, &matpow::Timing::devices);
+  if (fewest->devices < most->devices)
+    fmt::print("{} are {:.2f} times as fast as {}.\n", plural(most->devices, "device"),
+               fewest->seconds / most->seconds, plural(fewest->devices, "device"));
 }
 
 int run_matpow(const MatpowFlags& flags) {

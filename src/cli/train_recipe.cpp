@@ -48,8 +48,7 @@ void require_stages_for_split(const Recipe& recipe, const TrainFlags& flags) {
                      *flag.value, std::ranges::count(*flag.value, ',') + 2);
 }
 
-Recipe recipe_from(const TrainFlags& flags, Recipe base) {
-  Recipe recipe = flags.recipe ? read_recipe(*flags.recipe) : std::move(base);
+Recipe changed_by(const TrainFlags& flags, Recipe recipe) {
   apply_flags(recipe, flags);
   if (flags.auto_batch)  // any that can be divided, until it is known
     recipe.train.batch =
@@ -58,6 +57,10 @@ Recipe recipe_from(const TrainFlags& flags, Recipe base) {
   validate(recipe);
   require_stages_for_split(recipe, flags);
   return recipe;
+}
+
+Recipe recipe_of(const TrainFlags& flags, const Recipe& defaults) {
+  return changed_by(flags, flags.recipe ? read_recipe(*flags.recipe, defaults) : defaults);
 }
 
 }  // namespace
@@ -134,15 +137,29 @@ void check_finished(const Recipe& asked, const Extension& more, bool differs, co
 
 }  // namespace
 
+bool is_given(const TrainFlags& flags, const std::string& key) {
+  return std::ranges::any_of(
+             flags.keys,
+             [&](const KeyFlag& flag) { return flag.key == key && flag.value.has_value(); }) ||
+         std::ranges::any_of(flags.settings, [&](const std::string& setting) {
+           return setting.starts_with(key + "=");
+         });
+}
+
 RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record) {
-  if (!flags.resume) return {recipe_from(flags, {})};
+  return requested_recipe(flags, record, Recipe());
+}
+
+RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record,
+                                 const Recipe& defaults) {
+  if (!flags.resume) return {recipe_of(flags, defaults)};
   if (!flags.out) throw BadInput("--resume: also give the run's folder, --out DIR");
   const fs::path out = *flags.out;
   if (record == FolderAccess::elsewhere && !fs::exists(out / "recipe.toml"))
-    return {recipe_from(flags, {})};
+    return {recipe_of(flags, defaults)};
   const Recipe used = read_recipe(record == FolderAccess::here ? run::RunFolder::open(out).recipe()
                                                                : out / "recipe.toml");
-  const Recipe asked = recipe_from(flags, used);
+  const Recipe asked = changed_by(flags, flags.recipe ? read_recipe(*flags.recipe) : used);
   const Facts before = recorded_values(out);
   const Extension more = extension(asked, before);
   std::vector<std::string> different;

@@ -23,6 +23,12 @@ struct RequestedRecipe {
 /// BadInput; also when a run would be resumed with a changed recipe and without --force. A longer
 /// run is allowed without it if its first steps are those of the run so far.
 RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record);
+/// The same with other values of the keys that neither the recipe nor the flags give.
+RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record,
+                                 const Recipe& defaults);
+
+/// Whether a flag or a --set gives this key, such as "train.batch".
+bool is_given(const TrainFlags& flags, const std::string& key);
 
 /// The name of a run without --out: that of the recipe file, or DATA-MODEL.
 std::string run_name(const TrainFlags& flags, const Recipe& recipe);

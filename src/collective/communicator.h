@@ -155,7 +155,8 @@ class Communicator {
   std::unique_ptr<Communicator> split(int color, int key);
 
   /// Bytes that this rank's collectives have sent so far, in this group, in those split off from it
-  /// and in the one that it was split off from.
+  /// and in the one that it was split off from. Where ranks see each other's memory, what others
+  /// read of this rank's and what it writes to others' counts as sent.
   int64_t bytes_sent(Cargo::Kind kind) const { return (*sent_)[static_cast<size_t>(kind)]; }
   int64_t bytes_sent() const;
   /// From now on, calls without a cargo of their own transfer this.

@@ -37,20 +37,21 @@ Bytes slice_of(const SharedDirect::Reduction& reduction, int world, int rank) {
 
 }  // namespace
 
-void SharedDirect::reduce(const transport::Label& label, const Reduction& reduction,
-                          transport::Transport& transport, Deadline deadline) {
+int64_t SharedDirect::reduce(const transport::Label& label, const Reduction& reduction,
+                             transport::Transport& transport, Deadline deadline) {
   const size_t bytes = static_cast<size_t>(reduction.count) * bytes_of(reduction.type);
   const size_t terms =
       std::max(reduction.all_widths.size(), static_cast<size_t>(board_.world_size()));
   if (bytes * terms <= kMostThroughMailboxes) return through_mailboxes(label, reduction, deadline);
   Reduction shared = reduction;
   shared.terms = shared_terms(reduction, transport);
-  in_place(label, shared, deadline);
-  if (shared.terms[0] == reduction.terms[0]) return;
+  const int64_t sent = in_place(label, shared, deadline);
+  if (shared.terms[0] == reduction.terms[0]) return sent;
   const auto [begin, end] = reduction.results == Results::of_all
                                 ? Bytes{0, bytes}
                                 : slice_of(reduction, board_.world_size(), board_.rank());
   std::memcpy(reduction.terms[0] + begin, shared.terms[0] + begin, end - begin);
+  return sent;
 }
 
 std::span<std::byte* const> SharedDirect::shared_terms(const Reduction& reduction,
@@ -74,8 +75,8 @@ std::span<std::byte* const> SharedDirect::shared_terms(const Reduction& reductio
   return copy_terms_;
 }
 
-void SharedDirect::through_mailboxes(const transport::Label& label, const Reduction& reduction,
-                                     Deadline deadline) {
+int64_t SharedDirect::through_mailboxes(const transport::Label& label, const Reduction& reduction,
+                                        Deadline deadline) {
   const size_t bytes = static_cast<size_t>(reduction.count) * bytes_of(reduction.type);
   std::byte* place = board_.next_mailbox();
   for (const std::byte* const term : reduction.terms) {
@@ -91,10 +92,11 @@ void SharedDirect::through_mailboxes(const transport::Label& label, const Reduct
   results_.assign(1, reduction.terms[0]);
   fold_tree({terms_, reduction.all_widths, results_, bytes, reduction.type, reduction.operation,
              reduction.divide_by});
+  return static_cast<int64_t>(reduction.terms.size() * bytes) * (board_.world_size() - 1);
 }
 
-void SharedDirect::in_place(const transport::Label& label, const Reduction& reduction,
-                            Deadline deadline) {
+int64_t SharedDirect::in_place(const transport::Label& label, const Reduction& reduction,
+                               Deadline deadline) {
   offsets_.clear();
   for (const std::byte* const term : reduction.terms) offsets_.push_back(*board_.offset_of(term));
   board_.enter(label, offsets_);
@@ -112,6 +114,9 @@ void SharedDirect::in_place(const transport::Label& label, const Reduction& redu
              reduction.operation, reduction.divide_by});
   board_.leave();
   board_.await_all_left(deadline);
+  const size_t bytes = static_cast<size_t>(reduction.count) * bytes_of(reduction.type);
+  const size_t own = end - begin;
+  return static_cast<int64_t>(reduction.terms.size() * (bytes - own) + (results_.size() - 1) * own);
 }
 
 }  // namespace lockstep::collective

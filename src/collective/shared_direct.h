@@ -34,14 +34,16 @@ class SharedDirect {
     int64_t divide_by = 1;
   };
 
-  /// Collective. Copies terms that are not in shared memory there, and the result back.
-  void reduce(const transport::Label& label, const Reduction& reduction,
-              transport::Transport& transport, Deadline deadline);
+  /// Collective. Copies terms that are not in shared memory there, and the result back. Returns how
+  /// many bytes went from this rank to others: of its terms that they read, and of its slice that
+  /// it wrote into their buckets.
+  int64_t reduce(const transport::Label& label, const Reduction& reduction,
+                 transport::Transport& transport, Deadline deadline);
 
  private:
-  void through_mailboxes(const transport::Label& label, const Reduction& reduction,
-                         Deadline deadline);
-  void in_place(const transport::Label& label, const Reduction& reduction, Deadline deadline);
+  int64_t through_mailboxes(const transport::Label& label, const Reduction& reduction,
+                            Deadline deadline);
+  int64_t in_place(const transport::Label& label, const Reduction& reduction, Deadline deadline);
   std::span<std::byte* const> shared_terms(const Reduction& reduction,
                                            transport::Transport& transport);
 

@@ -43,11 +43,10 @@ void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> te
   const int64_t divide_by = call.operation == Operation::mean ? call.shards : 1;
   const auto results = call.collective == Collective::all_reduce ? SharedDirect::Results::of_all
                                                                  : SharedDirect::Results::own_slice;
-  shared_direct_->reduce(
+  count(shared_direct_->reduce(
       label_of(call),
       {term_places_, widths_, results, call.count, call.type, call.operation, divide_by},
-      transport_->for_host_memory(), Deadline::in(options_.timeout_seconds));
-  count(static_cast<int64_t>(terms[0].bytes()) * (world_size() - 1) / world_size());
+      transport_->for_host_memory(), Deadline::in(options_.timeout_seconds)));
 }
 
 void Communicator::by_program(const Call& call, std::span<const Buffer> terms,

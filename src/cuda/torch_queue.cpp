@@ -17,9 +17,9 @@ c10::Stream current_stream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-class TorchMoment final : public transport::Moment {
+class TorchQueuePoint final : public transport::QueuePoint {
  public:
-  explicit TorchMoment(const c10::Stream& stream) : event_(stream.device_type()) {
+  explicit TorchQueuePoint(const c10::Stream& stream) : event_(stream.device_type()) {
     event_.record(stream);
   }
 
@@ -70,8 +70,8 @@ transport::Memory TorchQueue::allocate(size_t bytes) {
   return {{static_cast<std::byte*>(tensor.data_ptr()), [tensor](std::byte*) {}}, bytes};
 }
 
-std::shared_ptr<transport::Moment> TorchQueue::record() {
-  return std::make_shared<TorchMoment>(stream_);
+std::shared_ptr<transport::QueuePoint> TorchQueue::record() {
+  return std::make_shared<TorchQueuePoint>(stream_);
 }
 
 std::shared_ptr<transport::Handover> TorchQueue::hand_over() {

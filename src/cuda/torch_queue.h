@@ -22,7 +22,7 @@ class TorchQueue final : public transport::DeviceQueue {
   void* stream() const override { return handle_of_(stream_); }
   void make_current() override;
   transport::Memory allocate(size_t bytes) override;
-  std::shared_ptr<transport::Moment> record() override;
+  std::shared_ptr<transport::QueuePoint> record() override;
   std::shared_ptr<transport::Handover> hand_over() override;
   std::unique_ptr<transport::DeviceQueue> another() const override;
 

@@ -15,14 +15,19 @@ void advance(Clock& clock, const Clock& to) {
   for (size_t i = 0; i < to.size(); ++i) clock[i] = std::max(clock[i], to[i]);
 }
 
-// Two accesses with gaps may use different bytes, unless they begin and end together.
-bool overlap(const Access& a, const Access& b) {
-  const bool same_range = a.begin == b.begin && a.end == b.end;
-  return a.begin < b.end && b.begin < a.end && (a.dense || b.dense || same_range);
+bool begin_and_end_together(const Access& a, const Access& b) {
+  return a.begin == b.begin && a.end == b.end;
 }
 
+// Two accesses with gaps may use different bytes, unless they begin and end together.
+bool overlap(const Access& a, const Access& b) {
+  return a.begin < b.end && b.begin < a.end && (a.dense || b.dense || begin_and_end_together(a, b));
+}
+
+// Whether all that overlaps the inner access overlaps the outer one, too.
 bool contains(const Access& outer, const Access& inner) {
-  return outer.dense && outer.begin <= inner.begin && inner.end <= outer.end;
+  if (!outer.dense) return !inner.dense && begin_and_end_together(outer, inner);
+  return outer.begin <= inner.begin && inner.end <= outer.end;
 }
 
 }  // namespace

@@ -12,7 +12,9 @@
 namespace lockstep::device {
 namespace {
 
-constexpr size_t kMostQueued = 1000;
+constexpr Stream::Moment kMostQueued = 1000;
+
+thread_local bool is_a_streams_thread = false;
 
 // About 20 microseconds: to sleep and be woken takes longer than that, and tasks follow each other
 // closely.
@@ -45,17 +47,25 @@ Stream::~Stream() {
 
 Stream::Moment Stream::start(Task task) {
   MutexLock lock(mutex_);
-  while (queue_.size() >= kMostQueued) {
-    ++sleepers_;
-    changed_.wait(mutex_);
-    --sleepers_;
-  }
   queue_.push_back(std::move(task));
   const Moment moment = started_.fetch_add(1, std::memory_order_release) + 1;
   const bool awaited = sleepers_ > 0;
   lock.unlock();
   if (awaited) changed_.notify_all();
   return moment;
+}
+
+bool Stream::has_room() const {
+  const Moment ended = ended_.load(std::memory_order_acquire);
+  return started_.load(std::memory_order_acquire) - ended < kMostQueued;
+}
+
+void Stream::await_room() const {
+  if (is_a_streams_thread || has_room()) return;
+  const MutexLock lock(mutex_);
+  ++sleepers_;
+  while (!has_room()) changed_.wait(mutex_);
+  --sleepers_;
 }
 
 void Stream::wait_for(const Stream& other, Moment moment) {
@@ -128,6 +138,7 @@ Stream::Task Stream::next() {
 void Stream::work() {
   constexpr size_t kLongest = 15;  // of a thread's name
   pthread_setname_np(pthread_self(), options_.name.substr(0, kLongest).c_str());
+  is_a_streams_thread = true;
   if (options_.prepare) options_.prepare();
   prepared_.count_down();
   while (Task task = next()) {

@@ -40,8 +40,11 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Returns the moment at which the task will have ended. Waits while a thousand tasks are queued.
+  /// Returns the moment at which the task will have ended. Never waits.
   Moment start(Task task) EXCLUDES(mutex_);
+  /// Waits while a thousand tasks have not ended. Call it before `start`, without a lock that tasks
+  /// may need. A task, of any stream, does not wait: what has to end may be waiting for it.
+  void await_room() const EXCLUDES(mutex_);
 
   /// The moment at which all tasks started so far will have ended.
   Moment now() const { return started_.load(std::memory_order_acquire); }
@@ -62,6 +65,7 @@ class Stream {
   void forget(const std::exception_ptr& error) EXCLUDES(mutex_);
 
  private:
+  bool has_room() const;
   bool has_failed(Moment moment) const EXCLUDES(mutex_);
   void rethrow(Moment moment) const EXCLUDES(mutex_);
   void work() EXCLUDES(mutex_);

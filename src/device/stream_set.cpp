@@ -11,7 +11,7 @@
 namespace lockstep::device {
 
 StreamSet::StreamSet(StreamSetOptions options)
-    : options_(std::move(options)), lanes_(static_cast<size_t>(options_.devices)) {}
+    : options_(std::move(options)), streams_(static_cast<size_t>(options_.devices)) {}
 
 StreamSet::~StreamSet() {
   finish();
@@ -27,14 +27,15 @@ void StreamSet::finish() {
       }
 }
 
-StreamSet::Lane& StreamSet::lane(StreamId stream) {
+StreamSet::OrderedStream& StreamSet::find(StreamId stream) {
   if (stream.device < 0 || stream.device >= options_.devices || stream.number < 0 ||
       stream.number >= kPerDevice)
     throw BadInput("{}:{} has no stream {}", options_.kind, stream.device, stream.number);
-  Lane& lane = lanes_[static_cast<size_t>(stream.device)][static_cast<size_t>(stream.number)];
-  if (!lane.stream) {
-    lane.number = order_.add_stream();
-    lane.stream = std::make_unique<Stream>(
+  OrderedStream& found =
+      streams_[static_cast<size_t>(stream.device)][static_cast<size_t>(stream.number)];
+  if (!found.stream) {
+    found.number = order_.add_stream();
+    found.stream = std::make_unique<Stream>(
         StreamOptions{.name = fmt::format("{}:{}/{}", options_.kind, stream.device, stream.number),
                       .prepare =
                           [this, device = stream.device] {
@@ -42,16 +43,26 @@ StreamSet::Lane& StreamSet::lane(StreamId stream) {
                           },
                       .largest_delay = options_.largest_delay});
   }
-  return lane;
+  return found;
 }
 
-StreamSet::Lane& StreamSet::begin(StreamId stream, const std::string& by,
-                                  const std::vector<MemoryAccess>& accesses, Stream::Task task) {
-  Lane& lane = this->lane(stream);
+void StreamSet::await_room(StreamId stream) {
+  const Stream* awaited = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    awaited = find(stream).stream.get();
+  }
+  awaited->await_room();
+}
+
+StreamSet::OrderedStream& StreamSet::begin(StreamId stream, const std::string& by,
+                                           const std::vector<MemoryAccess>& accesses,
+                                           Stream::Task task) {
+  OrderedStream& found = find(stream);
   for (const auto& [history, use] : accesses) {
     Access access = use;
-    access.stream = lane.number;
-    access.moment = lane.stream->now() + 1;
+    access.stream = found.number;
+    access.moment = found.stream->now() + 1;
     access.by = &by;
     if (const auto earlier = order_.add(*history, access))
       throw BadInput(
@@ -62,12 +73,13 @@ StreamSet::Lane& StreamSet::begin(StreamId stream, const std::string& by,
           by, access.written ? "writes" : "reads", options_.kind, stream.device, *earlier->by,
           earlier->written ? "writes" : "reads");
   }
-  lane.stream->start(std::move(task));
-  return lane;
+  found.stream->start(std::move(task));
+  return found;
 }
 
 void StreamSet::start(StreamId stream, const std::string& by,
                       const std::vector<MemoryAccess>& accesses, Stream::Task task) {
+  await_room(stream);
   const MutexLock lock(mutex_);
   begin(stream, by, accesses, std::move(task));
 }
@@ -86,12 +98,13 @@ void StreamSet::run(StreamId stream, const std::string& by,
     }
   };
   StreamEvent end{stream};
+  await_room(stream);
   {
     const MutexLock lock(mutex_);
-    this->lane(stream).stream->refuse_own_thread();
-    const Lane& lane = begin(stream, by, accesses, guarded);
-    end.moment = lane.stream->now();
-    end.clock = order_.at(lane.number, end.moment);
+    find(stream).stream->refuse_own_thread();
+    const OrderedStream& begun = begin(stream, by, accesses, guarded);
+    end.moment = begun.stream->now();
+    end.clock = order_.at(begun.number, end.moment);
   }
   if (wait == Wait::internal) end.clock.clear();
   synchronize(end);
@@ -104,22 +117,23 @@ void StreamSet::run(StreamId stream, const std::string& by,
 
 StreamEvent StreamSet::record(StreamId stream) {
   const MutexLock lock(mutex_);
-  const Lane& lane = this->lane(stream);
-  const Stream::Moment now = lane.stream->now();
-  return {stream, now, order_.at(lane.number, now)};
+  const OrderedStream& recorded = find(stream);
+  const Stream::Moment now = recorded.stream->now();
+  return {stream, now, order_.at(recorded.number, now)};
 }
 
 void StreamSet::wait(StreamId stream, const StreamEvent& event) {
+  await_room(stream);
   const MutexLock lock(mutex_);
-  const Lane& waiting = lane(stream);
-  waiting.stream->wait_for(*lane(event.stream).stream, event.moment);
+  const OrderedStream& waiting = find(stream);
+  waiting.stream->wait_for(*find(event.stream).stream, event.moment);
   order_.wait(waiting.number, event.clock);
 }
 
 bool StreamSet::query(const StreamEvent& event) {
   {
     const MutexLock lock(mutex_);
-    if (!lane(event.stream).stream->has_reached(event.moment)) return false;
+    if (!find(event.stream).stream->has_reached(event.moment)) return false;
   }
   synchronize(event);
   return true;
@@ -131,8 +145,8 @@ void StreamSet::tell_errors(Stream& stream, Stream::Moment moment) {
     stream.synchronize(moment);
   } catch (...) {
     const MutexLock lock(mutex_);
-    for (const auto& device : lanes_)
-      for (const Lane& each : device)
+    for (const auto& device : streams_)
+      for (const OrderedStream& each : device)
         if (each.stream) each.stream->forget(std::current_exception());
     throw;
   }
@@ -142,7 +156,7 @@ void StreamSet::synchronize(const StreamEvent& event) {
   Stream* stream = nullptr;
   {
     const MutexLock lock(mutex_);
-    stream = lane(event.stream).stream.get();
+    stream = find(event.stream).stream.get();
   }
   tell_errors(*stream, event.moment);
   const MutexLock lock(mutex_);
@@ -153,7 +167,7 @@ std::vector<StreamId> StreamSet::used_streams(int device) {
   std::vector<StreamId> used;
   const MutexLock lock(mutex_);
   for (int number = 0; number < kPerDevice; ++number)
-    if (lanes_[static_cast<size_t>(device)][static_cast<size_t>(number)].stream)
+    if (streams_[static_cast<size_t>(device)][static_cast<size_t>(number)].stream)
       used.push_back({device, number});
   return used;
 }

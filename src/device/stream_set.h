@@ -73,15 +73,19 @@ class StreamSet {
   void finish() EXCLUDES(mutex_);
 
  private:
-  struct Lane {
+  struct OrderedStream {
     size_t number = 0;  ///< in order_
     std::unique_ptr<Stream> stream;
   };
-  using Lanes = std::vector<std::array<Lane, kPerDevice>>;
+  using Streams = std::vector<std::array<OrderedStream, kPerDevice>>;
 
-  Lane& lane(StreamId stream) REQUIRES(mutex_);
-  Lane& begin(StreamId stream, const std::string& by, const std::vector<MemoryAccess>& accesses,
-              Stream::Task task) REQUIRES(mutex_);
+  OrderedStream& find(StreamId stream) REQUIRES(mutex_);
+  /// Waits until the stream takes another task; not while holding the lock, which the tasks that
+  /// have to end first may need.
+  void await_room(StreamId stream) EXCLUDES(mutex_);
+  OrderedStream& begin(StreamId stream, const std::string& by,
+                       const std::vector<MemoryAccess>& accesses, Stream::Task task)
+      REQUIRES(mutex_);
   std::vector<StreamId> used_streams(int device) EXCLUDES(mutex_);
   void tell_errors(Stream& stream, Stream::Moment moment) EXCLUDES(mutex_);
 
@@ -89,7 +93,7 @@ class StreamSet {
 
   Mutex mutex_;
   AccessOrder order_ GUARDED_BY(mutex_);
-  Lanes lanes_ GUARDED_BY(mutex_);  ///< by device, by number
+  Streams streams_ GUARDED_BY(mutex_);  ///< by device, by number
 };
 
 }  // namespace lockstep::device

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 constexpr const char* kNvidia = "0x10de";
 constexpr const char* kDisplayController = "0x03";
 
-constexpr const char* kVariables[] = {"LOCKSTEP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"};
+constexpr const char* kCudas = "CUDA_VISIBLE_DEVICES";
+constexpr const char* kVariables[] = {"LOCKSTEP_VISIBLE_DEVICES", kCudas};
 
 // What `USE_CUDA=` is in LibTorch's description of its build: "ON", "OFF", "1", "0", or "".
 std::string build_setting(const std::string& build, const std::string& name) {
@@ -41,10 +42,9 @@ std::vector<VisibleDevices> variables_set() {
   return set;
 }
 
-// As a run on virtual devices, of which there are as many as it needs, would refuse them.
-std::string refusal() {
+std::string refusal_by(const std::string& kind, int count, const VisibleVariables& variables) {
   try {
-    visible_devices("virtual", kMostVirtualDevices, visible_variables());
+    visible_devices(kind, count, variables);
     return "";
   } catch (const BadInput& refused) {
     return refused.what();
@@ -52,8 +52,7 @@ std::string refusal() {
 }
 
 DeviceFacts gather_devices(const Visit& visit) {
-  DeviceFacts facts{
-      .gpus = gpus_plugged_in(visit.root), .visible = variables_set(), .refused = refusal()};
+  DeviceFacts facts{.gpus = gpus_plugged_in(visit.root), .visible = variables_set()};
   if (const auto& library = visit.library.facts) {
     const std::string use_cuda = build_setting(library->build, "USE_CUDA");
     facts.seen = library->cuda_devices;
@@ -61,6 +60,8 @@ DeviceFacts gather_devices(const Visit& visit) {
     facts.libtorch_build = fmt::format("LibTorch {}, USE_CUDA={}", library->version,
                                        use_cuda.empty() ? "OFF" : use_cuda);
   }
+  const bool has_cuda = facts.gpus > 0 && facts.libtorch_has_cuda;
+  facts.refused = refusal_of(visible_variables(), has_cuda ? facts.seen : std::nullopt);
   return facts;
 }
 
@@ -96,8 +97,24 @@ Section examine_devices(const Visit& visit) {
 const bool devices_added = areas().add(
     {"devices", "devices there are and which of them are visible", 30, examine_devices});
 
+// CUDA applies its own variable, so that LibTorch counts what is left; LOCKSTEP_VISIBLE_DEVICES
+// chooses from these, of which LibTorch knows nothing.
+struct Visible {
+  int before;  ///< the variable
+  int after;
+};
+Visible visible_by(const VisibleDevices& variable, const DeviceFacts& facts) {
+  const std::optional<int> seen = facts.libtorch_has_cuda ? facts.seen : std::nullopt;
+  if (variable.variable == kCudas) return {facts.gpus, seen.value_or(variable.listed)};
+  return {seen.value_or(facts.gpus), variable.listed};
+}
+
+bool hides(const VisibleDevices& variable, const DeviceFacts& facts) {
+  return variable.listed < visible_by(variable, facts).before;
+}
+
 Finding hidden_by(const VisibleDevices& variable, const DeviceFacts& facts) {
-  const int seen = facts.libtorch_has_cuda && facts.seen ? *facts.seen : variable.listed;
+  const int seen = visible_by(variable, facts).after;
   return {.id = "devices.hidden",
           .severity = seen == 0 ? Severity::problem : Severity::advice,
           .what = fmt::format("{}={} hides GPUs: {} plugged in, {} seen", variable.variable,
@@ -122,6 +139,12 @@ int gpus_plugged_in(const fs::path& root) {
   return gpus;
 }
 
+std::string refusal_of(const VisibleVariables& variables, std::optional<int> cuda_devices) {
+  const std::string refused = refusal_by("virtual", kMostVirtualDevices, variables);
+  if (!refused.empty() || !cuda_devices) return refused;
+  return refusal_by("cuda", *cuda_devices, variables);
+}
+
 std::vector<Finding> judge(const DeviceFacts& facts) {
   std::vector<Finding> findings;
   if (!facts.refused.empty())
@@ -131,8 +154,12 @@ std::vector<Finding> judge(const DeviceFacts& facts) {
                         .why = "runs on devices end with this error",
                         .cure = "list each device once, such as 0,1, or unset the variable"});
   if (facts.gpus == 0) return findings;
-  for (const VisibleDevices& variable : facts.visible)
-    if (variable.listed < facts.gpus) findings.push_back(hidden_by(variable, facts));
+  bool cuda_hides = false;
+  for (const VisibleDevices& variable : facts.visible) {
+    if (!hides(variable, facts)) continue;
+    findings.push_back(hidden_by(variable, facts));
+    cuda_hides = cuda_hides || variable.variable == kCudas;
+  }
   if (facts.seen && !facts.libtorch_has_cuda)
     findings.push_back(
         {.id = "devices.libtorch_without_cuda",
@@ -143,7 +170,7 @@ std::vector<Finding> judge(const DeviceFacts& facts) {
          .why = "it computes on the CPU only",
          .cure = "install a LibTorch with CUDA (Debian 13, contrib: libtorch-cuda-dev) and build "
                  "Lockstep again with it"});
-  else if (facts.seen && findings.empty() && *facts.seen < facts.gpus)
+  else if (facts.seen && !cuda_hides && *facts.seen < facts.gpus)
     findings.push_back(
         {.id = "devices.not_seen",
          .severity = Severity::problem,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "device/visible.h"
 #include "doctor/finding.h"
 
 namespace lockstep::doctor {
@@ -28,6 +29,10 @@ struct DeviceFacts {
 
 /// The GPUs in `root`/sys/bus/pci/devices: of NVIDIA, for displays or computing.
 int gpus_plugged_in(const std::filesystem::path& root);
+
+/// Why a run on virtual devices, or on those that CUDA finds, would refuse the variables; empty if
+/// none would. Without `cuda_devices` no run can use CUDA.
+std::string refusal_of(const VisibleVariables& variables, std::optional<int> cuda_devices);
 
 std::vector<Finding> judge(const DeviceFacts& facts);
 

@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <future>
 #include <sstream>
+#include <utility>
 
 #include "base/deadline.h"
 #include "data/subprocess.h"
@@ -30,29 +32,20 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-struct SshTarget {
-  std::string host;
-  uint16_t port = 22;
-};
-
-// Where ssh would connect to, by its configuration and options: `ssh -G HOST` prints lines
-// "hostname 10.0.0.7" and "port 2222". Other commands than OpenSSH's have no such flag.
+// Where ssh would connect to, by its configuration and options. Other commands than OpenSSH's have
+// no flag -G.
 SshTarget target_of(const launch::ListedHost& host, const launch::SshOptions& ssh) {
-  SshTarget target{.host = launch::address_of(host)};
+  const SshTarget target{.host = launch::address_of(host)};
   if (ssh.command != "ssh" && !ssh.command.starts_with("ssh ")) return target;
   constexpr std::chrono::seconds kLongest{2};
   try {
     const auto answer = data::run_program(
         {"sh", "-c", fmt::format("exec {} -G \"$1\"", ssh.command), "sh", host.name}, kLongest);
     if (!answer || answer->exit_code != 0) return target;
-    std::istringstream words(answer->output);
-    for (std::string word, value; words >> word && std::getline(words >> std::ws, value);) {
-      if (word == "hostname") target.host = value;
-      if (word == "port") target.port = static_cast<uint16_t>(std::stoi(value));
-    }
+    return target_in(answer->output, target);
   } catch (const BadInput&) {  // the worker below will not start either, and says why
+    return target;
   }
-  return target;
 }
 
 // Also a refusal is an answer.
@@ -158,6 +151,19 @@ const bool hosts_added =
     areas().add({"hosts", "other hosts, over ssh (--hosts)", 90, examine_hosts});
 
 }  // namespace
+
+SshTarget target_in(const std::string& answer, SshTarget usual) {
+  SshTarget target = std::move(usual);
+  std::istringstream lines(answer);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t space = std::min(line.find(' '), line.size());
+    const std::string key = line.substr(0, space);
+    const std::string value = space < line.size() ? line.substr(space + 1) : "";
+    if (key == "hostname" && !value.empty()) target.host = value;
+    if (key == "port") std::from_chars(value.data(), value.data() + value.size(), target.port);
+  }
+  return target;
+}
 
 std::vector<Finding> judge(const HostFacts& facts) {
   const std::string where =

@@ -21,6 +21,16 @@ struct HostFacts {
   std::string cure;                  ///< and what to do
 };
 
+/// Where ssh connects to.
+struct SshTarget {
+  std::string host;
+  uint16_t port = 22;
+};
+
+/// What `ssh -G HOST` says in lines such as "hostname 10.0.0.7" and "port 2222"; `usual` where it
+/// says nothing.
+SshTarget target_in(const std::string& answer, SshTarget usual);
+
 std::vector<Finding> judge(const HostFacts& facts);
 
 }  // namespace lockstep::doctor

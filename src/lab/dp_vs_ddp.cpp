@@ -23,7 +23,9 @@ namespace {
 
 using run::Json;
 
-struct Way {
+constexpr int64_t kNever = 1'000'000'000;  // a step that no run reaches
+
+struct Layout {
   DataWay way;
   int devices;
 };
@@ -44,7 +46,7 @@ void check(const DpVsDdpOptions& options) {
   if (options.rounds < 1) throw BadInput("--rounds {}: expected 1 or more", options.rounds);
   if (!(options.deadline_seconds >= 1))
     throw BadInput("--timeout {}: expected 1 second or more", options.deadline_seconds);
-  if (const int64_t steps = options.recipe.train.steps; steps < kWarmUpSteps + 2)
+  if (const int64_t steps = options.recipe.train.steps; steps > 0 && steps < kWarmUpSteps + 2)
     throw BadInput("train.steps = {}: expected {} or more, since the first {} are not timed", steps,
                    kWarmUpSteps + 2, kWarmUpSteps);
   if (options.recipe.parallel.stages > 1 || options.recipe.parallel.zero)
@@ -53,35 +55,35 @@ void check(const DpVsDdpOptions& options) {
 }
 
 // One device first, then both ways on each number of devices.
-std::vector<Way> ways_of(const DpVsDdpOptions& options) {
+std::vector<Layout> layouts_of(const DpVsDdpOptions& options) {
   std::vector<int> counts = options.devices;
   std::ranges::sort(counts);
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
-  std::vector<Way> ways = {{DataWay::one_device, 1}};
+  std::vector<Layout> layouts = {{DataWay::one_device, 1}};
   for (const int devices : counts)
     if (devices > 1) {
-      ways.push_back({DataWay::dp, devices});
-      ways.push_back({DataWay::ddp, devices});
+      layouts.push_back({DataWay::dp, devices});
+      layouts.push_back({DataWay::ddp, devices});
     }
-  return ways;
+  return layouts;
 }
 
-job::TrainingJob job_for(const Way& way, const DpVsDdpOptions& options) {
+job::TrainingJob job_for(const Layout& layout, const DpVsDdpOptions& options) {
   job::TrainingJob job{.recipe = options.recipe, .plugins = options.plugins};
   Recipe& recipe = job.recipe;
-  recipe.parallel.mode = way.way == DataWay::dp ? "dp" : "ddp";
+  recipe.parallel.mode = layout.way == DataWay::dp ? "dp" : "ddp";
   recipe.log.every_steps = 1;
   recipe.log.digest_every_steps = 0;
-  recipe.checkpoint.every_steps = recipe.train.steps + 1;  // none but the last
+  recipe.checkpoint.every_steps = kNever;
   // The peak of memory is to be that of steps, not of evaluation, which one worker computes alone.
   recipe.evaluate.batch =
       std::min(recipe.evaluate.batch, std::max<int64_t>(recipe.train.batch / pieces_of(recipe), 1));
-  if (way.way == DataWay::ddp) job.placement.asked_workers = way.devices;
+  if (layout.way == DataWay::ddp) job.placement.asked_workers = layout.devices;
   if (recipe.device.kind == "virtual") {
-    job.placement.devices = fmt::format("virtual:{}", way.devices);
+    job.placement.devices = fmt::format("virtual:{}", layout.devices);
   } else {
     job.placement.devices = "cuda:0";
-    for (int i = 1; i < way.devices; ++i) job.placement.devices += fmt::format(",{}", i);
+    for (int i = 1; i < layout.devices; ++i) job.placement.devices += fmt::format(",{}", i);
   }
   return job;
 }
@@ -202,27 +204,27 @@ DpVsDdpRow row_of(DataWay way, int devices, const std::vector<Json>& events) {
 
 std::vector<DpVsDdpRow> compare_dp_and_ddp(const DpVsDdpOptions& options) {
   check(options);
-  const std::vector<Way> ways = ways_of(options);
+  const std::vector<Layout> layouts = layouts_of(options);
   const auto threads = static_cast<int>(options.recipe.train.threads);
   const auto processors = static_cast<int>(allowed_processors().size());
-  const size_t runs = ways.size() * static_cast<size_t>(options.rounds);
-  std::vector<DpVsDdpRow> rows(ways.size());
+  const size_t runs = layouts.size() * static_cast<size_t>(options.rounds);
+  std::vector<DpVsDdpRow> rows(layouts.size());
   for (size_t i = 0; i < runs; ++i) {
-    const auto& [way, devices] = ways[i % ways.size()];
+    const auto& [way, devices] = layouts[i % layouts.size()];
     options.tell(fmt::format(
         "run {} of {}: {}", i + 1, runs,
         devices == 1 ? name_of(way)
                      : fmt::format("{} on {}", name_of(way), plural(devices, "device"))));
     DpVsDdpRow row = row_of(
         way, devices,
-        run_trial(job_for(ways[i % ways.size()], options),
+        run_trial(job_for(layouts[i % layouts.size()], options),
                   {.out = options.out / fmt::format("{}-{}-{}", way == DataWay::dp ? "dp" : "ddp",
-                                                    devices, i / ways.size() + 1),
+                                                    devices, i / layouts.size() + 1),
                    .processors = devices * threads,
                    .deadline_seconds = options.deadline_seconds}));
     row.shares_cores = options.recipe.device.kind == "virtual" && devices * threads > processors;
     if (i > 0) require_same_model(rows.front(), row);
-    keep_faster(rows[i % ways.size()], std::move(row));
+    keep_faster(rows[i % layouts.size()], std::move(row));
   }
   for (DpVsDdpRow& row : rows) {
     row.speedup = rows.front().seconds_per_step / row.seconds_per_step;

@@ -16,12 +16,12 @@ std::string about_speed(const DpVsDdpRow& dp, const DpVsDdpRow& ddp) {
   const bool ddp_wins = ddp.seconds_per_step <= dp.seconds_per_step;
   const DpVsDdpRow &winner = ddp_wins ? ddp : dp, &other = ddp_wins ? dp : ddp;
   return fmt::format(
-      "On {} {} is {:.2f} times as fast as {}: {} a step against {}; over one device, {:.2f} times "
-      "against {:.2f} times.",
+      "On {} {} is {:.2f} times as fast as {}: a step takes {} instead of {}. Compared with one "
+      "device, {} is {:.2f} times as fast and {} {:.2f} times.",
       plural(dp.devices, "device"), name_of(winner.way),
       other.seconds_per_step / winner.seconds_per_step, name_of(other.way),
-      milliseconds(winner.seconds_per_step), milliseconds(other.seconds_per_step), winner.speedup,
-      other.speedup);
+      milliseconds(winner.seconds_per_step), milliseconds(other.seconds_per_step),
+      name_of(winner.way), winner.speedup, name_of(other.way), other.speedup);
 }
 
 std::string about_bytes(const DpVsDdpRow& dp, const DpVsDdpRow& ddp) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -20,6 +21,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/deadline.h"
 #include "base/host.h"
 #include "base/units.h"
 #include "launch/worker_process.h"
@@ -80,12 +82,30 @@ pid_t start(const job::TrainingJob& job, const TrialOptions& options, const fs::
 
 // The exit code of a process that ends within so many seconds.
 std::optional<int> ends_within(int process, pid_t pid, double seconds) {
+  constexpr double kLongestPoll = 3600;
+  const Deadline deadline = Deadline::in(seconds);
   pollfd wait{.fd = process, .events = POLLIN, .revents = 0};
-  if (poll(&wait, 1, static_cast<int>(1000 * seconds)) == 0) return std::nullopt;
+  while (wait.revents == 0) {
+    if (deadline.passed()) return std::nullopt;
+    const double milliseconds = std::ceil(1000 * std::min(deadline.left(), kLongestPoll));
+    if (poll(&wait, 1, static_cast<int>(milliseconds)) < 0 && errno != EINTR)
+      throw Error(fmt::format("cannot wait for a process: {}", std::strerror(errno)));
+  }
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// A descriptor that is readable once the process has ended.
+int watch(pid_t pid) {
+  const auto process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (process >= 0) return process;
+  const int cause = errno;
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  throw Error(
+      fmt::format("cannot watch a process (pidfd_open): {}; see ulimit -n", std::strerror(cause)));
 }
 
 // Workers of a launcher that is killed end, too.
@@ -112,7 +132,7 @@ std::vector<run::Json> run_trial(job::TrainingJob job, const TrialOptions& optio
   job.folder.out = options.out;
   const fs::path log = options.out.string() + ".log";
   const pid_t pid = start(job, options, log);
-  const auto process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  const int process = watch(pid);
   const std::optional<int> code = ends_within(process, pid, options.deadline_seconds);
   if (!code) end_process(process, pid);
   close(process);

@@ -1,11 +1,12 @@
 #include "matpow/matpow.h"
 
+#include <fmt/ranges.h>
 #include <torch/cuda.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/nearest.h"
+#include "device/kinds.h"
 #include "lockstep/error.h"
 #include "lockstep/virtual_device.h"
 #include "matpow/measure.h"
@@ -15,14 +16,6 @@ namespace {
 
 constexpr int kMostDevices = 2;
 
-// A kind of device.
-struct DeviceKind {
-  /// How many of them there are, at most two.
-  int (*count)();
-  /// Makes so many; throws BadInput for options that they do not have.
-  std::vector<c10::Device> (*make)(int count, const Options& options);
-};
-
 void refuse_virtual_options(const Options& options) {
   if (options.copy_bandwidth != 0 || options.copy_latency != 0)
     throw BadInput(
@@ -30,7 +23,7 @@ void refuse_virtual_options(const Options& options) {
         "give --device virtual");
 }
 
-std::vector<c10::Device> make_cpu(int /*count*/, const Options& options) {
+std::vector<c10::Device> make_cpu(const Options& options) {
   refuse_virtual_options(options);
   if (options.device_memory > 0)
     throw BadInput("--device-memory: cpu has no memory of its own; give --device virtual");
@@ -58,23 +51,38 @@ std::vector<c10::Device> make_cuda(int count, const Options& options) {
   return devices;
 }
 
-const std::map<std::string, DeviceKind>& device_kinds() {
-  static const std::map<std::string, DeviceKind> kinds = {
-      {"cpu", {[] { return 1; }, make_cpu}},
-      {"cuda",
-       {[] { return std::min(static_cast<int>(torch::cuda::device_count()), kMostDevices); },
-        make_cuda}},
-      {"virtual", {[] { return kMostDevices; }, make_virtual}}};
-  return kinds;
+const DeviceKindRow& kind_of(const std::string& name) {
+  if (const DeviceKindRow* const kind = device_kinds().find(name)) return *kind;
+  const std::vector<std::string> names = device_kinds().names();
+  throw BadInput("--device {}: no such kind of device{}; there are: {}", name,
+                 did_you_mean(name, names), fmt::join(names, ", "));
 }
 
-const DeviceKind& kind_of(const std::string& name) {
-  const auto found = device_kinds().find(name);
-  if (found != device_kinds().end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [each, kind] : device_kinds()) names.push_back(each);
-  throw BadInput("--device {}: no such kind{}; expected cpu, virtual or cuda", name,
-                 did_you_mean(name, names));
+using Count = DeviceKindRow::Count;
+
+int count_of(const DeviceKindRow& kind) {
+  switch (kind.count) {
+    case Count::one_per_worker:
+      return 1;
+    case Count::as_asked:
+      return kMostDevices;
+    case Count::by_libtorch:
+      break;
+  }
+  return std::min(static_cast<int>(torch::cuda::device_count()), kMostDevices);
+}
+
+std::vector<c10::Device> make_devices(const DeviceKindRow& kind, int count,
+                                      const Options& options) {
+  switch (kind.count) {
+    case Count::one_per_worker:
+      return make_cpu(options);
+    case Count::as_asked:
+      return make_virtual(count, options);
+    case Count::by_libtorch:
+      break;
+  }
+  return make_cuda(count, options);
 }
 
 void check_counts(const Options& options, int there_are) {
@@ -95,13 +103,13 @@ void check_counts(const Options& options, int there_are) {
 
 Result measure(const Options& asked) {
   Options options = asked;
-  const DeviceKind& kind = kind_of(options.device);
-  const int there_are = kind.count();
+  const DeviceKindRow& kind = kind_of(options.device);
+  const int there_are = count_of(kind);
   check_counts(options, there_are);
   if (options.devices.empty())
     for (int i = 1; i <= there_are; ++i) options.devices.push_back(i);
   const int most = *std::max_element(options.devices.begin(), options.devices.end());
-  return measure_on(kind.make(most, options), options);
+  return measure_on(make_devices(kind, most, options), options);
 }
 
 }  // namespace lockstep::matpow

@@ -42,7 +42,7 @@ struct Timing {
   double copy_seconds = 0;  ///< the same of copies of any kind
   double gflops = 0;        ///< 2 size^3 for each product, in all of `seconds`
   double of_peak = 0;       ///< gflops, divided by those of so many devices at Result::peak_gflops
-  double max_error = 0;     ///< against matrix-vector products in double precision, relative
+  double max_error = 0;     ///< of all runs, against matrix-vector products in double precision
   int64_t tile = 0;         ///< rows of a tile; 0: matrices were in the devices' memory as a whole
   int64_t peak_bytes = 0;   ///< of the device that used most; 0 if that is not known
 

@@ -24,21 +24,27 @@
 namespace lockstep::matpow {
 namespace {
 
+constexpr int kSpares = 4;  // two for each power
+
 bool is_virtual_device(c10::Device device) {
   return device.type() == virtual_devices::kType;
 }
 
-// How many matrices are in the host's memory at once: inputs and result, what is computed by tiles,
-// and what devices hold that are part of the host.
+bool uses_tiles(const Options& options) {
+  return std::ranges::any_of(options.devices, [&](int count) {
+    return !tiles_for(options.size, count, options.device_memory).whole();
+  });
+}
+
+// How many matrices are in the host's memory at once: inputs and result, with tiles the spares,
+// which are there all the time, and what devices hold that are part of the host.
 int64_t matrices_on_host(const std::vector<c10::Device>& devices, const Options& options) {
-  int64_t most = 0;
-  for (const int count : options.devices) {
-    const bool whole = tiles_for(options.size, count, options.device_memory).whole();
-    const bool in_host = devices[0].is_cpu() || is_virtual_device(devices[0]);
-    const int64_t besides = whole ? (in_host ? count * matrices_on_device(count) : 0) : 4;
-    most = std::max(most, 3 + besides);
-  }
-  return most;
+  const bool in_host = devices[0].is_cpu() || is_virtual_device(devices[0]);
+  int64_t most_on_devices = 0;
+  for (const int count : options.devices)
+    if (in_host && tiles_for(options.size, count, options.device_memory).whole())
+      most_on_devices = std::max(most_on_devices, count * matrices_on_device(count));
+  return 3 + (uses_tiles(options) ? kSpares : 0) + most_on_devices;
 }
 
 void require_host_memory(const std::vector<c10::Device>& devices, const Options& options) {
@@ -54,13 +60,17 @@ void require_host_memory(const std::vector<c10::Device>& devices, const Options&
         format_bytes(available), most);
 }
 
+// Of random numbers `number`: 0 for A, 1 for B, 2 for the reference's vectors.
+uint64_t seed_of(const Options& options, uint64_t number) {
+  constexpr uint64_t kSeeds = 3;
+  return static_cast<uint64_t>(options.seed) * kSeeds + number;
+}
+
 // Uniform, so that a matrix's eigenvalues are at most about 1: its powers neither grow nor vanish.
-at::Tensor random_matrix(const Options& options, int64_t number) {
+at::Tensor random_matrix(const Options& options, uint64_t number) {
   const double bound = options.scale * std::sqrt(3.0 / static_cast<double>(options.size));
-  constexpr int64_t kSeeds = 3;  // A, B and the reference's vectors
-  const auto seed = static_cast<uint64_t>(options.seed * kSeeds + number);
   return at::empty({options.size, options.size}, at::kFloat)
-      .uniform_(-bound, bound, at::detail::createCPUGenerator(seed));
+      .uniform_(-bound, bound, at::detail::createCPUGenerator(seed_of(options, number)));
 }
 
 at::Tensor pinned(const at::Tensor& matrix, c10::Device device) {
@@ -79,11 +89,10 @@ class Measurement {
     matrices_.a = pinned(random_matrix(options, 0), devices[0]);
     matrices_.b = pinned(random_matrix(options, 1), devices[0]);
     matrices_.sum = pinned(at::empty_like(matrices_.a), devices[0]);
-    const bool tiled = std::any_of(options.devices.begin(), options.devices.end(),
-                                   [&](int count) { return !tiles_on(count).whole(); });
-    for (int i = 0; tiled && i < 4; ++i)
-      matrices_.spares.push_back(pinned(at::empty_like(matrices_.a), devices[0]));
-    reference_.emplace(matrices_.a, matrices_.b, options.power, options.seed * 3 + 2);
+    if (uses_tiles(options))
+      for (int i = 0; i < kSpares; ++i)
+        matrices_.spares.push_back(pinned(at::empty_like(matrices_.a), devices[0]));
+    reference_.emplace(matrices_.a, matrices_.b, options.power, seed_of(options, 2));
   }
 
   Result run() {
@@ -172,15 +181,20 @@ class Measurement {
     return trace;
   }
 
-  // The fastest counts.
+  // The fastest counts, and the largest error of all.
   void keep(size_t which, const Timing& timing, std::vector<observe::TraceSpan> trace) {
     if (which == result_.timings.size()) {
       result_.timings.push_back(timing);
       traces_.push_back(std::move(trace));
-    } else if (timing.seconds < result_.timings[which].seconds) {
-      result_.timings[which] = timing;
+      return;
+    }
+    Timing& kept = result_.timings[which];
+    const double max_error = std::max(kept.max_error, timing.max_error);
+    if (timing.seconds < kept.seconds) {
+      kept = timing;
       traces_[which] = std::move(trace);
     }
+    kept.max_error = max_error;
   }
 
   static void forget_peaks(const Lanes& used) {

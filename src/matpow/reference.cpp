@@ -30,10 +30,10 @@ at::Tensor times_power(const at::Tensor& matrix, int64_t power, at::Tensor colum
 
 }  // namespace
 
-Reference::Reference(const at::Tensor& a, const at::Tensor& b, int64_t power, int64_t seed) {
+Reference::Reference(const at::Tensor& a, const at::Tensor& b, int64_t power, uint64_t seed) {
   constexpr int64_t kVectors = 4;
   vectors_ = at::empty({a.size(0), kVectors}, at::kDouble)
-                 .uniform_(-1, 1, at::detail::createCPUGenerator(static_cast<uint64_t>(seed)));
+                 .uniform_(-1, 1, at::detail::createCPUGenerator(seed));
   expected_ = times_power(a, power, vectors_) + times_power(b, power, vectors_);
   constexpr double kVanishing = 1e-30;  // float32's smallest full-precision number is 1e-38
   const auto largest = expected_.abs().max().item<double>();

@@ -11,7 +11,7 @@ namespace lockstep::matpow {
 class Reference {
  public:
   /// Throws BadInput if the powers are too small for float32.
-  Reference(const at::Tensor& a, const at::Tensor& b, int64_t power, int64_t seed);
+  Reference(const at::Tensor& a, const at::Tensor& b, int64_t power, uint64_t seed);
 
   /// The largest difference of an element of `sum` x from the reference, relative to the largest
   /// element of the reference.

@@ -2,13 +2,13 @@
 
 #include <ATen/autocast_mode.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "lockstep/autocast.h"
-#include "lockstep/error.h"
 #include "lockstep/sequential_model.h"
 #include "model/models.h"
 
@@ -38,17 +38,27 @@ class WithoutCache {
   const bool outer_;
 };
 
+// LibTorch has no class for errors of an operator that lacks a type, or that is given two types:
+// "addcdiv" not implemented for 'BFloat16', expected scalar type Float but found BFloat16, mixed
+// dtype (CPU), expected m1 and m2 to have the same dtype.
+bool is_about_types(const std::string& message) {
+  constexpr const char* kSuch[] = {"BFloat16", "bfloat16", "dtype", "scalar type", "ScalarType"};
+  return std::ranges::any_of(
+      kSuch, [&](const char* part) { return message.find(part) != std::string::npos; });
+}
+
 template <typename Forward>
 Tensors lowered(const Tensors& inputs, const Forward& forward) {
   const WithoutCache without_cache;
   const Autocast autocast(device_of(inputs), at::kBFloat16);
   try {
     return forward(inputs);
-  } catch (const c10::Error& error) {
-    throw Error(fmt::format(
-        "in bf16: {}; LibTorch has not every operator in bf16 on every device: --precision fp32 "
-        "does without",
-        error.what_without_backtrace()));
+  } catch (c10::Error& error) {
+    if (is_about_types(error.what_without_backtrace()))
+      error.add_context(
+          "in bf16, in which LibTorch does not have every operator on every device: try "
+          "--precision fp32");
+    throw;
   }
 }
 

@@ -189,9 +189,9 @@ void read_options(const OptionTable& table, const toml::node& node,
 
 }  // namespace
 
-Recipe read_recipe(const std::filesystem::path& path) {
+Recipe read_recipe(const std::filesystem::path& path, Recipe defaults) {
   const toml::table file = parse_file(path);
-  Recipe recipe;
+  Recipe recipe = std::move(defaults);
   const Known known(recipe);
   for (const auto& [section_name, section] : file) {
     if (!section.is_table())

@@ -84,8 +84,9 @@ struct Recipe {
   } log;
 };
 
-/// Reads a recipe. Throws BadInput naming the file, the line and the nearest known key.
-Recipe read_recipe(const std::filesystem::path& path);
+/// Reads a recipe. Keys that the file does not have are those of `defaults`. Throws BadInput naming
+/// the file, the line and the nearest known key.
+Recipe read_recipe(const std::filesystem::path& path, Recipe defaults = {});
 
 /// Sets one key from text: set(recipe, "optimizer.lr", "0.1"). Throws BadInput.
 void set(Recipe& recipe, std::string_view name, std::string_view value);

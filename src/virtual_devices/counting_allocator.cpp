@@ -5,6 +5,7 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <atomic>
 #include <cstddef>
 #include <new>
 #include <utility>
@@ -21,6 +22,7 @@ struct alignas(kAlignment) Header {
   MemoryAccount* account;  ///< nullptr: not counted
   int64_t bytes;
   MemoryUse use;
+  uint64_t computing_on;  ///< number of the ComputingOn in which it was allocated; 0: in none
 };
 
 uint64_t mark_at(const void* place) {
@@ -35,6 +37,8 @@ __attribute__((no_sanitize("address"))) bool has_mark(const Header* header) {
 
 thread_local ComputingOn* computing_on = nullptr;
 
+std::atomic<uint64_t> last_number = 0;  // of a ComputingOn
+
 c10::Allocator* plain_allocator = nullptr;  // constant once it is installed
 
 void free_counted(void* data) {
@@ -47,7 +51,8 @@ void free_counted(void* data) {
   header->mark = 0;
   if (header->account != nullptr) {
     header->account->give_back(header->bytes, header->use);
-    if (computing_on != nullptr) computing_on->note_freed(header->bytes);
+    if (computing_on != nullptr && computing_on->number() == header->computing_on)
+      computing_on->note_freed(header->bytes);
   }
   plain_allocator->raw_deallocate(header);
 }
@@ -73,8 +78,12 @@ class CountingAllocator final : public c10::Allocator {
       use = account->take(counted);
     try {
       void* const memory = plain_allocator->raw_allocate(bytes + sizeof(Header));
-      if (computing_on != nullptr) computing_on->note_allocated(counted);
-      return new (memory) Header{mark_at(memory), account, counted, use} + 1;
+      uint64_t number = 0;
+      if (computing_on != nullptr) {
+        computing_on->note_allocated(counted);
+        number = computing_on->number();
+      }
+      return new (memory) Header{mark_at(memory), account, counted, use, number} + 1;
     } catch (...) {
       if (account != nullptr) account->give_back(counted, use);
       throw;
@@ -105,7 +114,7 @@ MemoryCharge take_over(const c10::DataPtr& memory) {
 }
 
 ComputingOn::ComputingOn(MemoryAccount* account)
-    : account_(account), outer_(std::exchange(computing_on, this)) {}
+    : account_(account), number_(++last_number), outer_(std::exchange(computing_on, this)) {}
 
 ComputingOn::~ComputingOn() {
   computing_on = outer_;

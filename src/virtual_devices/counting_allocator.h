@@ -3,6 +3,7 @@
 #include <c10/core/Allocator.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "device/memory_account.h"
 
@@ -32,11 +33,15 @@ class ComputingOn {
   int64_t most() const { return most_; }
 
   MemoryAccount* account() { return account_; }
+  /// No two are equal.
+  uint64_t number() const { return number_; }
   void note_allocated(int64_t bytes) { most_ = std::max(most_, in_use_ += bytes); }
+  /// Of memory that was allocated while it exists.
   void note_freed(int64_t bytes) { in_use_ -= bytes; }
 
  private:
   MemoryAccount* const account_;
+  const uint64_t number_;
   ComputingOn* const outer_;
   int64_t in_use_ = 0;
   int64_t most_ = 0;

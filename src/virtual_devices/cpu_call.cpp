@@ -170,14 +170,18 @@ class CpuCall {
       if (pair.written) take_changes(pair.on_device, pair.alias);
   }
 
-  at::Tensor on_device(const at::Tensor& result) const {
+  at::Tensor on_device(const at::Tensor& result) {
     if (!result.device().is_cpu()) return result;
     for (const Pair& pair : pairs_)
       if (pair.alias.is_same(result)) return pair.on_device;
-    for (const Pair& pair : pairs_)
-      if (pair.alias.storage().unsafeGetStorageImpl() == result.storage().unsafeGetStorageImpl())
-        return view_like(pair.on_device, result);
-    return adopt(result, index_);
+    const auto shares_storage = [&](const Pair& pair) {
+      return pair.alias.storage().unsafeGetStorageImpl() == result.storage().unsafeGetStorageImpl();
+    };
+    for (const Pairs* const pairs : {&pairs_, &fresh_})
+      for (const Pair& pair : *pairs)
+        if (shares_storage(pair)) return view_like(pair.on_device, result);
+    fresh_.push_back({adopt(result, index_), result});
+    return fresh_.back().on_device;
   }
 
   const c10::OperatorHandle& op_;
@@ -188,6 +192,7 @@ class CpuCall {
   std::optional<Place> elsewhere_;  ///< the first other tensor that is not a single number
   c10::DeviceIndex index_ = 0;      ///< of the device that computes
   Pairs pairs_;
+  Pairs fresh_;  ///< results in memory of their own, of which others may be views
   const bool grad_mode_ = at::GradMode::is_enabled();
 };
 

@@ -49,8 +49,9 @@ class QueuedCall {
     }
     require_expected(shapes);
     const size_t first = stack_.size() - expected_->results.size();
+    std::vector<bool> kept(twins_.size());
     for (size_t i = 0; i < expected_->results.size(); ++i)
-      keep_promises(expected_->results[i], stack_[first + i]);
+      keep_promises(expected_->results[i], stack_[first + i], kept);
   }
 
  private:
@@ -68,12 +69,17 @@ class QueuedCall {
                     op_.schema().name()));
   }
 
-  void keep_promises(const ExpectedResults::Result& expected, const c10::IValue& value) const {
+  // Several results may be in one storage, whose promise is then `kept` already.
+  void keep_promises(const ExpectedResults::Result& expected, const c10::IValue& value,
+                     std::vector<bool>& kept) const {
     const std::vector<at::Tensor> results =
         value.isTensor() ? std::vector<at::Tensor>{value.toTensor()} : value.toTensorVector();
-    for (size_t i = 0; i < results.size(); ++i)
-      if (const ExpectedTensor& about = expected.tensors[i]; about.kind == Kind::fresh)
-        keep_promise(twins_[about.number], results[i].storage());
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ExpectedTensor& about = expected.tensors[i];
+      if (about.kind != Kind::fresh || kept[about.number]) continue;
+      keep_promise(twins_[about.number], results[i].storage());
+      kept[about.number] = true;
+    }
   }
 
   const c10::OperatorHandle op_;

@@ -85,6 +85,57 @@ TEST_F(Lab, DpVsDdpRefusesWhatCannotBeCompared) {
   EXPECT_TRUE(refuses({"lab", "dp-vs-ddp", "--model", "mpl"}, "mpl"));
 }
 
+TEST_F(Lab, DpVsDdpTakesItsDefaultsOnlyWhereNothingElseIsGiven) {
+  const auto title_of = [&](const Words& flags) {
+    const CommandResult outcome = lockstep_command(
+        joined({"lab", "dp-vs-ddp", "--data", "npy:" + folder_.path().string(), "--rounds", "1",
+                "--devices", "1", "--steps", "7", "--timeout", "1e7"},
+               flags));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return lines_of(outcome.out + "\n").front();
+  };
+  const auto expect_title = [&](const Words& flags, const std::string& begin,
+                                const std::string& end) {
+    const std::string title = title_of(flags);
+    EXPECT_TRUE(title.starts_with(begin)) << title;
+    EXPECT_NE(title.find(end), std::string::npos) << title;
+  };
+  // Of 60 samples 6 are held out.
+  expect_title({}, "mlp on", "a batch of 54 in 6 shards, 1 thread for each virtual device");
+  expect_title({"--accumulate", "4"}, "mlp on", "a batch of 52 in 1 shard,");
+  expect_title({"--set", "model.name=logistic", "--set", "train.batch=10"}, "logistic on",
+               "a batch of 10 in");
+}
+
+TEST_F(Lab, DpVsDdpRunsTheEpochsThatAreAskedFor) {
+  const CommandResult outcome =
+      lockstep_command({"lab", "dp-vs-ddp", "--data", "npy:" + folder_.path().string(), "--batch",
+                        "12", "--rounds", "1", "--devices", "1", "--epochs", "1"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("the run has 4 steps; expected 7 or more"), std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(Lab, DpVsDdpTakesTheDeviceOfARecipeOrRefusesIt) {
+  const auto with_recipe = [&](const std::string& device, const Words& flags) {
+    folder_.write("own.toml", "[data]\nname = \"npy:" + folder_.path().string() +
+                                  "\"\n[model]\nname = \"mlp\"\n[train]\nbatch = 12\n"
+                                  "epochs = 500\n[device]\n" +
+                                  device);
+    return joined({"lab", "dp-vs-ddp", (folder_ / "own.toml").string(), "--rounds", "1",
+                   "--devices", "1", "--out", (folder_ / "runs").string()},
+                  flags);
+  };
+  EXPECT_TRUE(refuses(with_recipe("kind = \"cpu\"\n", {}), "give --device virtual"));
+  EXPECT_TRUE(refuses(dp_vs_ddp({"--device", "cpu"}), "give --device virtual"));
+  const CommandResult outcome = lockstep_command(with_recipe("asynchronous = false\n", {}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string used = read_file(folder_ / "runs" / "ddp-1-1" / "recipe.toml");
+  EXPECT_NE(used.find("kind = \"virtual\""), std::string::npos) << used;
+  EXPECT_NE(used.find("asynchronous = false"), std::string::npos) << used;
+  EXPECT_NE(used.find("steps = 30"), std::string::npos) << used;
+}
+
 TEST_F(Lab, EndsARunThatTakesTooLong) {
   const CommandResult outcome = lockstep_command(
       dp_vs_ddp({"--devices", "1", "--timeout", "1", "--set", "train.steps=100000"}));

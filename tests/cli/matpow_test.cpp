@@ -65,6 +65,14 @@ TEST(Matpow, PrintsATableForPeople) {
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " is not in " << outcome.out;
 }
 
+TEST(Matpow, ComparesFewerDevicesWithMoreInAnyOrder) {
+  const CommandResult outcome =
+      lockstep_command({"matpow", "--size", "64", "--power", "3", "--devices", "2,1", "--seed",
+                        "9223372036854775807", "--repeat", "2"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("2 devices are "), std::string::npos) << outcome.out;
+}
+
 TEST(Matpow, RefusesWhatCannotBe) {
   const auto refused = [](std::vector<std::string> flags, const std::string& why) {
     flags.insert(flags.begin(), "matpow");
@@ -73,6 +81,7 @@ TEST(Matpow, RefusesWhatCannotBe) {
   EXPECT_TRUE(refused({"--power", "0"}, "--power 0"));
   EXPECT_TRUE(refused({"--size", "900000"}, "at most --size"));
   EXPECT_TRUE(refused({"--device", "virtuel"}, "did you mean 'virtual'"));
+  EXPECT_TRUE(refused({"--device", "tpu"}, "there are: cpu, cuda, virtual"));
   EXPECT_TRUE(refused({"--device", "cpu", "--devices", "1,2"}, "--device virtual"));
   EXPECT_TRUE(refused({"--device", "cpu", "--device-memory", "1M"}, "--device-memory"));
   EXPECT_TRUE(refused({"--devices", "3"}, "--devices 3"));

@@ -104,20 +104,44 @@ TEST_P(ReduceScatterOver, DividesAMeanByTheNumberOfShards) {
 }
 
 TEST_P(ReduceScatterOver, SendsHalfOfWhatAnAllReduceSends) {
-  in_group(2, always(parse_algorithm("halving_doubling")), [](Communicator& group) {
-    const Shards shards = Shards::even(2, 2);
-    const auto sent_by = [&](const auto& collective) {
+  for (const std::string algorithm : {"halving_doubling", "direct"})
+    in_group(2, always(parse_algorithm(algorithm)), [&](Communicator& group) {
+      const Shards shards = Shards::even(2, 2);
+      const auto sent_by = [&](const auto& collective) {
+        const int64_t before = group.bytes_sent();
+        collective();
+        return group.bytes_sent() - before;
+      };
+      Floats values(10000);
+      const Buffer buffer = buffer_of(values);
+      const int64_t whole =
+          sent_by([&] { group.all_reduce({&buffer, 1}, shards, Operation::sum); });
+      EXPECT_EQ(whole, 40000) << algorithm;
+      EXPECT_EQ(sent_by([&] { group.reduce_scatter({&buffer, 1}, shards, Operation::sum); }),
+                whole / 2)
+          << algorithm;
+      EXPECT_EQ(sent_by([&] { group.all_gather(buffer); }), whole / 2);
+    });
+}
+
+// As the direct algorithm sends by messages.
+TEST(AllReduceInSharedMemory, CountsTermsThatOthersReadAndResultsThatItWritesToThem) {
+  const int world = 4;
+  const auto errors = transport::errors_of_ranks(world, [&](transport::Rendezvous& rendezvous) {
+    Communicator group(transport::connect_over("shm", rendezvous),
+                       always(parse_algorithm("direct")));
+    const Shards shards = Shards::even(world, world);
+    for (const auto& [floats, bytes] :
+         {std::pair<size_t, int64_t>{6400, 2 * 3 * 6400}, {8, 3 * 32}}) {
       const int64_t before = group.bytes_sent();
-      collective();
-      return group.bytes_sent() - before;
-    };
-    Floats values(10000);
-    const Buffer buffer = buffer_of(values);
-    const int64_t whole = sent_by([&] { group.all_reduce({&buffer, 1}, shards, Operation::sum); });
-    EXPECT_EQ(sent_by([&] { group.reduce_scatter({&buffer, 1}, shards, Operation::sum); }),
-              whole / 2);
-    EXPECT_EQ(sent_by([&] { group.all_gather(buffer); }), whole / 2);
+      Floats values(floats);
+      const Buffer buffer = buffer_of(values);
+      group.all_reduce({&buffer, 1}, shards, Operation::sum);
+      EXPECT_EQ(group.bytes_sent() - before, bytes) << floats << " floats";
+    }
+    rendezvous.gather("");
   });
+  EXPECT_EQ(errors, transport::no_errors(world));
 }
 
 TEST_P(ReduceScatterOver, RunsInTheOrderInWhichItWasStarted) {

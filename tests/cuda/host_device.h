@@ -26,7 +26,7 @@ class HostHandover final : public transport::Handover {
 
  private:
   const std::shared_ptr<HostStream> own_;
-  std::shared_ptr<transport::LateMoment> done_;
+  std::shared_ptr<transport::LateQueuePoint> done_;
 };
 
 class HostQueue final : public transport::DeviceQueue {
@@ -44,7 +44,7 @@ class HostQueue final : public transport::DeviceQueue {
     nccl_.current_devices[std::this_thread::get_id()] = number_;
   }
   transport::Memory allocate(size_t bytes) override { return transport::own_memory(bytes); }
-  std::shared_ptr<transport::Moment> record() override { return own_->record(); }
+  std::shared_ptr<transport::QueuePoint> record() override { return own_->record(); }
   std::shared_ptr<transport::Handover> hand_over() override {
     return std::make_shared<HostHandover>(own_);
   }

@@ -90,6 +90,29 @@ TEST_F(Order, IsNotJudgedForTwoAccessesWithGaps) {
   EXPECT_TRUE(races(read(b, 2)));
 }
 
+TEST_F(Order, KeepsOneOfManyAccessesWithTheSameGaps) {
+  const auto strided = [](Access access) {
+    access.dense = false;
+    return access;
+  };
+  for (Stream::Moment i = 1; i < 1000; ++i) EXPECT_FALSE(races(strided(read(a, i))));
+  EXPECT_EQ(history.size(), 1);
+  EXPECT_TRUE(races(write(b, 1)));
+  EXPECT_TRUE(races(strided(write(b, 1)))) << "of the same range";
+  order.wait(b, order.at(a, 999));
+  EXPECT_FALSE(races(strided(write(b, 2))));
+  EXPECT_EQ(history.size(), 1);
+  EXPECT_TRUE(races(read(c, 1)));
+}
+
+TEST_F(Order, KeepsADenseAccessBesideOneWithGaps) {
+  EXPECT_FALSE(races(write(a, 1)));
+  Access gaps = write(a, 2), other = write(b, 1, 4, 96);
+  gaps.dense = other.dense = false;
+  EXPECT_FALSE(races(gaps));
+  EXPECT_TRUE(races(other)) << "it overlaps the first one only";
+}
+
 TEST_F(Order, KeepsOnlyTheAccessesThatMatter) {
   for (Stream::Moment i = 1; i < 1000; ++i)
     EXPECT_FALSE(races(i % 3 == 0 ? write(a, i) : read(a, i)));

@@ -1,8 +1,13 @@
 #include "device/stream_set.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <latch>
 #include <stdexcept>
 #include <thread>
 
@@ -93,6 +98,35 @@ TEST_F(StreamSetTest, IsUsedByManyThreads) {
       });
   }
   EXPECT_EQ(sum, 200);
+}
+
+// While a thread waits for room in a full stream, the task that it waits for starts others.
+TEST_F(StreamSetTest, LetsATaskUseAnotherDeviceWhileItsOwnStreamIsFull) {
+  constexpr int kMoreThanAreQueued = 1500;
+  std::latch go(1);
+  std::atomic<int> sum = 0;
+  std::promise<void> started;
+  auto all_started = started.get_future();
+  streams_.start(one_, kWrites, {}, [&] {
+    go.wait();
+    for (int i = 0; i < kMoreThanAreQueued; ++i)
+      streams_.start(elsewhere_, kWrites, {}, [&] { ++sum; });
+    for (int i = 0; i < kMoreThanAreQueued; ++i) streams_.start(one_, kWrites, {}, [&] { ++sum; });
+  });
+  std::jthread host([&] {
+    for (int i = 0; i < kMoreThanAreQueued; ++i) streams_.start(one_, kWrites, {}, [&] { ++sum; });
+    started.set_value();
+  });
+  EXPECT_EQ(all_started.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout)
+      << "the stream was not full";
+  go.count_down();
+  if (all_started.wait_for(std::chrono::seconds(30)) == std::future_status::timeout) {
+    fmt::print(stderr, "a task and the host wait for each other\n");
+    std::abort();  // nothing would ever end
+  }
+  streams_.synchronize_device(0);  // the task that starts others has ended
+  streams_.finish();
+  EXPECT_EQ(sum, 3 * kMoreThanAreQueued);
 }
 
 TEST_F(StreamSetTest, FinishesWhatWasStartedThoughAThreadGoesOn) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "doctor/findings.h"
+#include "expect_error.h"
 #include "temporary_folder.h"
 
 namespace lockstep::doctor {
@@ -43,9 +44,30 @@ TEST(Devices, HiddenByAVariableNameItAndItsValue) {
       judge(facts), "devices.hidden", Severity::advice,
       {"CUDA_VISIBLE_DEVICES=3", "32 are plugged in", "1 is seen", "unset CUDA_VISIBLE_DEVICES"});
   facts.seen = 0;
+  facts.visible = {{"CUDA_VISIBLE_DEVICES", "", 0}};
+  expect_one(judge(facts), "devices.hidden", Severity::problem,
+             {"CUDA_VISIBLE_DEVICES=''", "0 are seen"});
+}
+
+TEST(Devices, HiddenByLockstepsVariableAreSeenByLibTorchAndByNoWorker) {
+  DeviceFacts facts = machine_with(4, 4);
   facts.visible = {{"LOCKSTEP_VISIBLE_DEVICES", "", 0}};
   expect_one(judge(facts), "devices.hidden", Severity::problem,
-             {"LOCKSTEP_VISIBLE_DEVICES=''", "0 are seen"});
+             {"LOCKSTEP_VISIBLE_DEVICES=''", "4 are plugged in", "0 are seen"});
+  facts.visible = {{"LOCKSTEP_VISIBLE_DEVICES", "2,0", 2}};
+  expect_one(judge(facts), "devices.hidden", Severity::advice, {"2 are seen"});
+  facts = machine_with(4, 2);
+  facts.visible = {{"LOCKSTEP_VISIBLE_DEVICES", "1,0", 2}, {"CUDA_VISIBLE_DEVICES", "3,1", 2}};
+  expect_one(judge(facts), "devices.hidden", Severity::advice, {"CUDA_VISIBLE_DEVICES=3,1"});
+}
+
+TEST(Devices, ThatAnyKindOfRunWouldRefuseAreFound) {
+  EXPECT_EQ(refusal_of({}, 4), "");
+  EXPECT_EQ(refusal_of({.lockstep = "3,1", .cuda = "3,2,1,0"}, 4), "");
+  EXPECT_TRUE(has(refusal_of({.lockstep = "1,1", .cuda = {}}, {}), "listed twice"));
+  EXPECT_TRUE(has(refusal_of({.lockstep = {}, .cuda = "0,0"}, 1), "CUDA_VISIBLE_DEVICES=0,0"));
+  EXPECT_TRUE(has(refusal_of({.lockstep = "7", .cuda = {}}, 4), "cuda:7 is not available"));
+  EXPECT_EQ(refusal_of({.lockstep = "7", .cuda = "0,0"}, {}), "") << "nothing can use CUDA";
 }
 
 TEST(Devices, ThatARunWouldRefuseSayWhy) {

@@ -45,6 +45,20 @@ TEST(HardInputs, ABatchNormOfOtherChannelsIsRefused) {
                    {"16 channels", "BatchNorm 8"});
 }
 
+TEST(HardInputs, ASingleValueOfAChannelHasNoVarianceAndIsRefused) {
+  torch::nn::Conv2d conv = convolution(16, 16);
+  torch::nn::BatchNorm2d bn(16);
+  ConvBn layer(conv, bn);
+  const Tensor x = torch::randn({1, 16, 1, 1});
+  expect_bad_input([&] { layer(x); }, {"BatchNorm", "no variance", "more samples"});
+  EXPECT_TRUE(bn->running_var.equal(torch::ones({16})));
+  EXPECT_EQ(bn->num_batches_tracked.item<int64_t>(), 0);
+  layer(torch::randn({2, 16, 1, 1}));
+  EXPECT_EQ(numbers_lost(bn->running_var), 0);
+  bn->eval();
+  EXPECT_EQ(numbers_lost(plain(layer(x))), 0);
+}
+
 TEST(HardInputs, AResidualOfAnotherShapeIsLeftToLibTorch) {
   ConvBn layer = layer_of(convolution(16, 16));
   const Tensor x = torch::randn({4, 16, 8, 8});

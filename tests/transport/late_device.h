@@ -48,7 +48,7 @@ class LateMemory {
   std::vector<std::shared_ptr<std::byte>> freed_;
 };
 
-class LateMoment final : public Moment {
+class LateQueuePoint final : public QueuePoint {
  public:
   bool passed() override { return passed_; }
   std::atomic<bool> passed_ = false;
@@ -82,13 +82,13 @@ class LateStream : public nccl_stand_in::Stream {
     return memory_->owns(static_cast<const std::byte*>(data), bytes);
   }
 
-  std::shared_ptr<LateMoment> record() {
-    auto moment = std::make_shared<LateMoment>();
+  std::shared_ptr<LateQueuePoint> record() {
+    auto moment = std::make_shared<LateQueuePoint>();
     put([moment] { moment->passed_ = true; });
     return moment;
   }
 
-  void wait_for(std::shared_ptr<LateMoment> moment) {
+  void wait_for(std::shared_ptr<LateQueuePoint> moment) {
     put([this, moment = std::move(moment)] {
       set_awaited(moment);
       while (!moment->passed_ && !stopping_)
@@ -110,7 +110,7 @@ class LateStream : public nccl_stand_in::Stream {
   }
 
  private:
-  void set_awaited(const std::shared_ptr<LateMoment>& moment) {
+  void set_awaited(const std::shared_ptr<LateQueuePoint>& moment) {
     const std::lock_guard lock(mutex_);
     awaited_ = moment;
   }
@@ -137,7 +137,7 @@ class LateStream : public nccl_stand_in::Stream {
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;  ///< guarded by mutex_, as the next two
   bool busy_ = false;
-  std::shared_ptr<LateMoment> awaited_;
+  std::shared_ptr<LateQueuePoint> awaited_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
@@ -179,8 +179,8 @@ class LateHandover final : public Handover {
   const std::shared_ptr<LateStream> caller_;
   const std::shared_ptr<LateStream> own_;
   const MissingWait missing_;
-  const std::shared_ptr<LateMoment> ready_;
-  std::shared_ptr<LateMoment> done_;
+  const std::shared_ptr<LateQueuePoint> ready_;
+  std::shared_ptr<LateQueuePoint> done_;
 };
 
 class LateQueue final : public DeviceQueue {
@@ -197,7 +197,7 @@ class LateQueue final : public DeviceQueue {
     nccl_.current_devices[std::this_thread::get_id()] = device_.number;
   }
   Memory allocate(size_t bytes) override { return LateMemory::allocate(device_.memory, bytes); }
-  std::shared_ptr<Moment> record() override { return own_->record(); }
+  std::shared_ptr<QueuePoint> record() override { return own_->record(); }
   std::shared_ptr<Handover> hand_over() override {
     return std::make_shared<LateHandover>(device_.caller, own_, device_.missing);
   }

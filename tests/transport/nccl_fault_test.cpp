@@ -69,7 +69,7 @@ TEST_F(NcclFaults, ARankThatDoesNotConnectIsNamed) {
   for (const std::string& error : errors_of_ranks(2, [&](Rendezvous& rendezvous) {
          const NcclRank rank("shm", rendezvous, nccl, {}, MissingWait::none, 0.3);
        }))
-    EXPECT_TRUE(has(error, "to connect by NCCL") || has(error, "closed its transport")) << error;
+    EXPECT_TRUE(has(error, "while connecting NCCL") || has(error, "closed its transport")) << error;
   EXPECT_EQ(ranks_that_called("ncclCommAbort"), (std::set<int>{0, 1}));
 }
 

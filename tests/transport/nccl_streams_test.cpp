@@ -13,8 +13,8 @@ class NcclStreams : public NcclWorlds {
   bool reads_the_sum() {
     std::atomic<int> right = 0;
     in_group(2, [&](NcclRank& rank) {
-      const auto may_write = std::make_shared<LateMoment>();
-      const auto may_reduce = std::make_shared<LateMoment>();
+      const auto may_write = std::make_shared<LateQueuePoint>();
+      const auto may_reduce = std::make_shared<LateQueuePoint>();
       rank.own->wait_for(may_reduce);
       rank.device.caller->wait_for(may_write);
       const Memory bucket = rank.upload(bytes_of_floats({1.F, 2.F}));
@@ -75,7 +75,7 @@ TEST_F(NcclStreams, ManyBucketsOneAfterAnotherAreAllReduced) {
 // A device's allocator would give what the host frees to others.
 TEST_F(NcclStreams, KeepTheMemoryOfWhatWasStartedUntilTheDeviceHasDoneIt) {
   in_group(2, [&](NcclRank& rank) {
-    const auto may_reduce = std::make_shared<LateMoment>();
+    const auto may_reduce = std::make_shared<LateQueuePoint>();
     rank.own->wait_for(may_reduce);
     auto owner = std::make_shared<const Memory>(rank.upload(bytes_of_floats({1.F})));
     const Buffer buffer = NcclRank::buffer(*owner);

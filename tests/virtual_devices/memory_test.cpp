@@ -1,9 +1,12 @@
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include "device/memory_account.h"
 #include "devices.h"
 #include "expect_error.h"
 #include "lockstep/error.h"
+#include "virtual_devices/counting_allocator.h"
+#include "virtual_devices/devices.h"
 
 namespace lockstep {
 namespace {
@@ -100,6 +103,23 @@ TEST(Memory, OfKernelsIsWorkspaceAndOfTheirResultsWhatTheThreadAllocates) {
             static_cast<int64_t>(y.nbytes()));
   EXPECT_EQ(after[MemoryUse::workspace], before[MemoryUse::workspace]);
   EXPECT_EQ(after[MemoryUse::other], before[MemoryUse::other]);
+}
+
+TEST(Memory, OfAKernelIsNotLessForWhatItFreesOfEarlierMemory) {
+  using virtual_devices::ComputingOn;
+  device(0);
+  MemoryAccount& account = virtual_devices::Devices::get().account(0);
+  const auto allocate = [] { return c10::GetCPUAllocator()->allocate(1000); };
+  c10::DataPtr earlier;
+  {
+    const ComputingOn before(&account);
+    earlier = allocate();
+  }
+  const ComputingOn computing(&account);
+  const c10::DataPtr one = allocate();
+  earlier.clear();
+  const c10::DataPtr other = allocate();
+  EXPECT_EQ(computing.most(), 2000);
 }
 
 TEST(Memory, OfTheCpuIsCountedAndLimitedOnceThatWasAskedFor) {

@@ -184,6 +184,24 @@ TEST(Tensors, ThatAreViewsShareTheirMemory) {
   EXPECT_TRUE(flat.is_alias_of(x));
 }
 
+TEST(Tensors, ThatAnOperatorReturnsInOnePieceOfMemoryShareIt) {
+  const Tensor x = torch::randn({2, 4, 24}), bias = torch::randn({24});
+  const auto expected = at::_transform_bias_rescale_qkv(x, bias, 2);
+  for (int i = 0; i < 2; ++i) {  // asynchronous devices know the second call's shapes
+    auto [q, k, v] = at::_transform_bias_rescale_qkv(x.to(device(0)), bias.to(device(0)), 2);
+    EXPECT_TRUE(q.cpu().equal(std::get<0>(expected)));
+    EXPECT_TRUE(k.cpu().equal(std::get<1>(expected)));
+    EXPECT_TRUE(v.cpu().equal(std::get<2>(expected)));
+    EXPECT_TRUE(q.is_alias_of(v));
+    const int64_t before = memory_of(device(0)).in_use;
+    q.reset();
+    EXPECT_EQ(memory_of(device(0)).in_use, before);
+    k.reset();
+    v.reset();
+    EXPECT_LE(memory_of(device(0)).in_use, before - x.numel() * 4);
+  }
+}
+
 TEST(Tensors, GiveTheirNumbersToTheHost) {
   const Tensor x = torch::full({1}, 2.5F, device(1));
   EXPECT_EQ(x.item<float>(), 2.5F);

@@ -7,7 +7,7 @@
 
 namespace lockstep::transport::nccl {
 
-/// What all ranks have before they connect by NCCL.
+/// What all ranks have before they connect NCCL.
 struct Meeting {
   std::shared_ptr<const Library> library;
   UniqueId id;  ///< made by rank 0

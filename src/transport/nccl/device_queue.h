@@ -9,10 +9,10 @@
 
 namespace lockstep::transport {
 
-/// A moment in a device's work.
-class Moment {
+/// A point in the work of a device queue.
+class QueuePoint {
  public:
-  virtual ~Moment() = default;
+  virtual ~QueuePoint() = default;
   /// Whether all work before it is done. Throws Error if the device failed.
   virtual bool passed() = 0;
 };
@@ -32,7 +32,7 @@ class DeviceQueue : public Arithmetic {
   /// thread's current one, later. It may outlive the queue.
   virtual Memory allocate(size_t bytes) = 0;
   /// The end of the work that has been put into the stream.
-  virtual std::shared_ptr<Moment> record() = 0;
+  virtual std::shared_ptr<QueuePoint> record() = 0;
   /// Between the calling thread's current stream and this one.
   virtual std::shared_ptr<Handover> hand_over() = 0;
   /// Another stream of the same device.

@@ -37,7 +37,7 @@ class Nccl final : public Transport, public DeviceSide, public Engine {
   void await_connected() {
     abort_if_it_throws([&] {
       await([&] { return comm_.settled(); }, [&] { return everyone(); },
-            Deadline::in(options_.connect_seconds), "to connect by NCCL");
+            Deadline::in(options_.connect_seconds), "while connecting NCCL");
     });
   }
 
@@ -93,7 +93,7 @@ class Nccl final : public Transport, public DeviceSide, public Engine {
   static constexpr double kFarewellSeconds = 2;
 
   struct Unfinished {
-    std::shared_ptr<Moment> end;
+    std::shared_ptr<QueuePoint> end;
     std::set<int> peers;  ///< whose part it needs
   };
 
@@ -141,7 +141,7 @@ void Nccl::abort_if_it_throws(const Action& action) {
 void Nccl::drain() noexcept {
   try {
     const Deadline deadline = Deadline::in(kDrainSeconds);
-    const std::shared_ptr<Moment> end = queue_->record();
+    const std::shared_ptr<QueuePoint> end = queue_->record();
     while (!end->passed() && !deadline.passed()) std::this_thread::sleep_for(kPause);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the first error counts
   }
@@ -279,7 +279,8 @@ void Nccl::say_goodbye() noexcept {
     const Deadline deadline = Deadline::in(kFarewellSeconds);
     watch_ = {};
     comm_.finalize();
-    await([&] { return comm_.settled(); }, [&] { return everyone(); }, deadline, "to close");
+    await([&] { return comm_.settled(); }, [&] { return everyone(); }, deadline,
+          "while closing NCCL");
     comm_.close();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): then it aborts
   }
