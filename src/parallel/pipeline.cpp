@@ -8,6 +8,7 @@
 #include "device/memory_account.h"
 #include "device/random.h"
 #include "lockstep/error.h"
+#include "parallel/module_modes.h"
 #include "parallel/named_tensors.h"
 #include "parallel/pipeline_state.h"
 #include "parallel/sequence.h"
@@ -25,24 +26,6 @@ Tensors micro_batch_of(const Tensors& batch, int micro_batch, int count, c10::De
   const int64_t samples = batch.begin()->second.size(0) / count;
   return parallel::moved(parallel::narrowed(batch, micro_batch * samples, samples), device);
 }
-
-// A model in evaluation mode, until this is destroyed.
-class InEvaluationMode {
- public:
-  explicit InEvaluationMode(torch::nn::Module& model) : modules_(model.modules()) {
-    for (const auto& module : modules_) training_.push_back(module->is_training());
-    model.eval();
-  }
-  InEvaluationMode(const InEvaluationMode&) = delete;
-  InEvaluationMode& operator=(const InEvaluationMode&) = delete;
-  ~InEvaluationMode() {  // a module comes before those that are inside it
-    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(training_[i]);
-  }
-
- private:
-  const std::vector<std::shared_ptr<torch::nn::Module>> modules_;
-  std::vector<bool> training_;
-};
 
 }  // namespace
 
@@ -198,7 +181,7 @@ Tensors Pipeline::State::forward(const Tensors& inputs) {
   fail_stop_->run([&] {
     const MemoryScope scope(MemoryUse::activations);
     const torch::NoGradGuard no_grad;
-    const InEvaluationMode mode(*model_);
+    const parallel::InMode evaluation(*model_, parallel::Mode::evaluation);
     outputs = grid_.shared_from_last(outputs_of(inputs));
   });
   return outputs;
