@@ -190,9 +190,11 @@ Tensors Pipeline::State::forward(const Tensors& inputs) {
 // Pieces of the samples go through this worker's parts, and on to those of the next worker, which
 // learns from the last piece's notes that it is the last.
 Tensors Pipeline::State::outputs_of(const Tensors& inputs) {
-  if (has_first() && !inputs.begin()->second.defined())
+  if (has_first() && (inputs.size() == 0 || !inputs.begin()->second.defined() ||
+                      inputs.begin()->second.dim() == 0))
     throw BadInput(
-        "Pipeline::forward on rank {}: x is undefined, but this worker has the first stage",
+        "Pipeline::forward on rank {}: x is undefined, empty or has no dimension of samples, but "
+        "this worker has the first stage",
         world_.rank());
   const int64_t samples = has_first() ? inputs.begin()->second.size(0) : 0;
   const int64_t count = std::clamp<int64_t>(samples, 1, options_.micro_batches);
