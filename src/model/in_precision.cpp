@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/model_error.h"
 #include "lockstep/autocast.h"
-#include "lockstep/error.h"
 #include "lockstep/sequential_model.h"
 #include "model/models.h"
 
@@ -45,7 +45,7 @@ Tensors lowered(const Tensors& inputs, const Forward& forward) {
   try {
     return forward(inputs);
   } catch (const c10::Error& error) {
-    throw Error(fmt::format(
+    throw ModelError(fmt::format(
         "in bf16: {}; LibTorch has not every operator in bf16 on every device: --precision fp32 "
         "does without",
         error.what_without_backtrace()));
