@@ -28,14 +28,15 @@ struct PipelineOptions {
   int micro_batches = 8;
   /// sequential, gpipe, 1f1b or interleaved: see docs/pipelines.md.
   std::string schedule = "1f1b";
-  /// For `interleaved`: how many parts of the model a stage computes. 0: 2.
+  /// For `interleaved`: how many parts of the model a stage computes. 0: 2. One stage has one part.
   int parts_per_stage = 0;
   /// The layers with which parts begin but the first, by number or name: "3,7,9". Empty: parts are
   /// chosen so that the slowest is as fast as possible, if there is an `example`, else so that the
   /// largest has as few parameters as possible; and, if rank 0's devices have limited memory, so
   /// that they fit, with gradients and an optimizer such as Adam.
   std::string split = {};
-  /// Inputs of a micro-batch, to measure how long layers take and what memory. Rank 0's are used.
+  /// Inputs of a micro-batch, to measure how long layers take and what memory, in training mode.
+  /// Rank 0's are used. Modes, buffers, gradients and random numbers are then as they were.
   Tensors example = {};
   /// Keep only the inputs of layers; the backward pass computes the rest again. It needs less
   /// memory and more time.

@@ -17,6 +17,7 @@
 #include "cli/tell.h"
 #include "cli/train_flags.h"
 #include "cli/train_recipe.h"
+#include "device/visible.h"
 #include "job/fit_job.h"
 #include "lockstep/error.h"
 
@@ -53,6 +54,14 @@ bool is_of_way(const std::string& setting) {
   return of_way.contains(key) || key.starts_with("parallel.");
 }
 
+// Whether --devices, if given, has a device for each worker of a way.
+bool has_devices_for(const Way& way, const FitFlags& flags) {
+  const std::string& devices = flags.train.placement.devices;
+  if (devices.empty()) return true;
+  const DeviceSelection selection = parse_devices(devices);
+  return selection.count.value_or(static_cast<int>(selection.numbers.size())) >= way.devices();
+}
+
 // `lockstep train` with what was asked here, and what the way needs.
 std::string command_for(const Way& way, const FitFlags& flags, const Recipe& recipe) {
   const std::set<std::string> of_way = {"--batch",    "--shards", "--accumulate",
@@ -66,6 +75,9 @@ std::string command_for(const Way& way, const FitFlags& flags, const Recipe& rec
   for (const std::string& setting : flags.train.settings)
     if (!is_of_way(setting)) words.insert(words.end(), {"--set", setting});
   if (flags.mode != "ddp") words.insert(words.end(), {"--parallel", "ddp"});
+  if (const std::string& devices = flags.train.placement.devices;
+      !devices.empty() && has_devices_for(way, flags))
+    words.insert(words.end(), {"--devices", devices});
   for (const std::string& plugin : flags.train.plugins)
     words.insert(words.end(), {"--load", plugin});
   for (std::string& word : way.flags(recipe)) words.push_back(std::move(word));
@@ -160,22 +172,24 @@ void print_text(const job::FitResult& found, const FitFlags& flags, const Recipe
       "measured. Ways with equally many samples a pass and equally many shards end with the same "
       "model;\nBatchNorm normalises over the samples of a pass. bf16 rounds more, with another "
       "model.\n");
-  if (computed) fmt::print("*: computed from smaller passes, since it does not fit.\n");
+  if (computed)
+    fmt::print(
+        "*: computed from smaller passes, since it needs more than a device has, or than this host "
+        "has\nleft.\n");
+  if (!std::ranges::all_of(found.ways, [&](const Way& way) { return has_devices_for(way, flags); }))
+    fmt::print("Commands of ways with more devices than --devices {} are without it.\n",
+               flags.train.placement.devices);
   if (std::ranges::none_of(found.ways, &Way::fits))
     fmt::print(
         "None of these fits, on up to the {} devices of --max-devices: use devices with more "
         "memory,\nor a smaller model.\n",
         flags.most_devices);
   if (unknown)
-    fmt::print("unknown: more than {}, in which not even one sample could be measured.\n",
-               format_bytes(found.limit));
-  if (!unknown &&
-      std::ranges::none_of(found.ways, [](const Way& way) { return way.precision == "bf16"; }))
     fmt::print(
-        "bf16 is left out: LibTorch has not all of this model's operators for it on this device, "
-        "or\nis more than four times as slow with it.\n");
-  if (!found.undivided.empty())
-    fmt::print("No stages and no recomputation: {}.\n", found.undivided);
+        "unknown: not even the smallest pass could be measured in {}, or in what this host has "
+        "left.\n",
+        format_bytes(found.limit));
+  for (const std::string& sentence : found.left_out) fmt::print("{}.\n", sentence);
 }
 
 // One line on a terminal, which the next one replaces.

@@ -76,17 +76,32 @@ void take_auto_batch(TrainFlags& flags) {
   }
 }
 
-void choose_batch(const TrainFlags& flags, Recipe& recipe) {
+// Processes that others started would each measure by themselves, and might find other batches.
+void require_one_that_measures(const TrainFlags& flags) {
   const std::optional<launch::Job> launched = launch::job_from_environment();
+  const bool is_launched = launched && launched->world > 1;
+  if (!is_launched && flags.placement.nodes() == 1) return;
   const int workers =
-      launched ? launched->world : flags.placement.workers() * flags.placement.nodes();
+      is_launched ? launched->world : flags.placement.workers() * flags.placement.nodes();
+  throw BadInput(
+      "--batch auto: {} measure by itself, and might find another batch; find it once, by "
+      "`lockstep train --batch auto --workers {} --print-recipe` with the other flags of this "
+      "command or by `lockstep fit`, and give all of them that recipe or its numbers",
+      is_launched ? fmt::format("{} started {} processes, each of which would", launched->launcher,
+                                launched->world)
+                  : fmt::format("each of {} nodes would", flags.placement.nodes()),
+      workers);
+}
+
+void choose_batch(const TrainFlags& flags, Recipe& recipe) {
+  require_one_that_measures(flags);
   recipe = job::with_largest_batch(
-      {.recipe = recipe, .plugins = flags.plugins, .devices = flags.placement.devices}, workers);
-  if (!launched || launched->rank == 0)
-    tell(fmt::format("--batch auto: {}, in {} of {}", recipe.train.batch,
-                     pieces_of(recipe) == 1 ? std::string("one pass")
-                                            : fmt::format("{} passes", pieces_of(recipe)),
-                     plural(recipe.train.batch / pieces_of(recipe), "sample")));
+      {.recipe = recipe, .plugins = flags.plugins, .devices = flags.placement.devices},
+      flags.placement.workers());
+  tell(fmt::format("--batch auto: {}, in {} of {}", recipe.train.batch,
+                   pieces_of(recipe) == 1 ? std::string("one pass")
+                                          : fmt::format("{} passes", pieces_of(recipe)),
+                   plural(recipe.train.batch / pieces_of(recipe), "sample")));
 }
 
 int TrainCommand::run() {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/model_error.h"
 #include "base/units.h"
 
 namespace lockstep::fit {
@@ -24,7 +25,7 @@ Costs::Costs(Meter& meter, int64_t room, std::function<void(const std::string&)>
 LayerSize Costs::size_of(Range range) const {
   LayerSize sum;
   for (int64_t i = range.begin; i < range.end; ++i) {
-    const LayerSize& layer = layers()[static_cast<size_t>(i)];
+    const LayerSize& layer = model().layers[static_cast<size_t>(i)];
     sum.state += layer.state;
     sum.trained += layer.trained;
   }
@@ -35,7 +36,21 @@ Costs::Key Costs::key_of(const Pass& pass) {
   return {pass.layers.begin, pass.layers.end, pass.recompute, pass.precision, pass.samples};
 }
 
-std::optional<PassCost> Costs::measured(const Pass& pass) {
+// A model that throws for so many samples does so in every way to compute them.
+template <typename Measure>
+auto Costs::unless_refused(const Pass& pass, const Measure& measure) {
+  const Refusals::key_type samples = {pass.precision, pass.samples};
+  if (const auto known = refusals_.find(samples); known != refusals_.end())
+    throw ModelError(known->second);
+  try {
+    return measure();
+  } catch (const ModelError& error) {
+    refusals_.emplace(samples, error.what());
+    throw;
+  }
+}
+
+const MeasuredPass& Costs::measured(const Pass& pass) {
   const Key key = key_of(pass);
   if (const auto known = measured_.find(key); known != measured_.end()) return known->second;
   tell_(fmt::format(
@@ -45,7 +60,8 @@ std::optional<PassCost> Costs::measured(const Pass& pass) {
           : fmt::format(" through layers {} to {}", pass.layers.begin, pass.layers.end - 1),
       pass.recompute ? ", with recomputation" : "",
       pass.precision == "fp32" ? "" : ", in " + pass.precision));
-  return measured_.emplace(key, meter_.measure(pass, room_)).first->second;
+  MeasuredPass came = unless_refused(pass, [&] { return meter_.measure(pass, room_); });
+  return measured_.emplace(key, std::move(came)).first->second;
 }
 
 KnownCost Costs::of(const Pass& pass) {
@@ -54,20 +70,23 @@ KnownCost Costs::of(const Pass& pass) {
   smaller.samples = 0;
   for (auto it = measured_.lower_bound(key_of(smaller));
        it != measured_.end() && it->first <= key_of(pass); ++it)
-    if (!it->second) return extrapolated(pass);
-  if (const auto cost = measured(pass)) return {*cost, true};
-  return extrapolated(pass);
+    if (!it->second.cost) return extrapolated(pass, it->second.room);
+  const MeasuredPass& came = measured(pass);
+  return came.cost ? KnownCost{*came.cost} : extrapolated(pass, came.room);
 }
 
-// Along the line through the two largest passes that could be measured.
-KnownCost Costs::extrapolated(const Pass& pass) {
+// Along the line through the two largest passes that could be measured. It needs more than `room`.
+KnownCost Costs::extrapolated(const Pass& pass, int64_t room) {
   std::vector<std::pair<int64_t, PassCost>> points;
   for (int64_t samples = pass.samples / 2; samples > 0 && points.size() < 2; samples /= 2) {
     Pass smaller = pass;
     smaller.samples = samples;
-    if (const auto cost = measured(smaller)) points.emplace_back(samples, *cost);
+    try {
+      if (const auto& cost = measured(smaller).cost) points.emplace_back(samples, *cost);
+    } catch (const ModelError&) {  // too few samples for the model
+    }
   }
-  if (points.empty()) return {{.peak = room_ + 1, .held = room_ + 1}, false, false};
+  if (points.empty()) return {{.peak = room + 1, .held = room + 1}, false, false};
   const auto& larger = points.front();
   const auto& smaller = points.back();
   const auto value = [&](auto member) {
@@ -80,7 +99,7 @@ KnownCost Costs::extrapolated(const Pass& pass) {
     return static_cast<int64_t>(std::llround(value(member)));
   };
   return {{.kept = bytes(&PassCost::kept),
-           .peak = std::max(bytes(&PassCost::peak), room_ + 1),
+           .peak = std::max(bytes(&PassCost::peak), room + 1),
            .held = bytes(&PassCost::held),
            .sent = bytes(&PassCost::sent),
            .forward = value(&PassCost::forward),
@@ -92,7 +111,8 @@ const std::vector<pipeline::LayerCost>& Costs::of_layers(const Pass& pass) {
   const Key key = key_of(pass);
   if (const auto known = of_layers_.find(key); known != of_layers_.end()) return known->second;
   tell_(fmt::format("measuring layers with {}", plural(pass.samples, "sample")));
-  return of_layers_.emplace(key, meter_.layer_costs(pass)).first->second;
+  auto costs = unless_refused(pass, [&] { return meter_.layer_costs(pass); });
+  return of_layers_.emplace(key, std::move(costs)).first->second;
 }
 
 double Costs::update_seconds(int64_t bytes) {

@@ -10,11 +10,21 @@
 
 namespace lockstep::fit {
 
-/// A layer of a model; of a model that cannot be divided, all of it. In bytes.
+/// A layer of a model; of a model that cannot be divided, all of it. In bytes; what layers share is
+/// the first one's.
 struct LayerSize {
   std::string name;
   int64_t state = 0;    ///< parameters and buffers
   int64_t trained = 0;  ///< the parameters that are trained
+};
+
+/// What is known of a model before anything is measured.
+struct ModelFacts {
+  std::vector<LayerSize> layers;  ///< in the model's order
+  std::vector<Range> blocks;      ///< layers that a stage has together: see parallel::blocks_of
+  std::string undivided = {};     ///< why it cannot be divided into stages; empty if it can
+  std::string unrecomputed = {};  ///< why its layers cannot be computed again; empty if they can
+  int64_t bytes_per_sample = 0;   ///< of inputs and targets
 };
 
 /// A forward and a backward pass of some layers over some samples.
@@ -38,22 +48,24 @@ struct PassCost {
   double backward = 0;  ///< seconds
 };
 
+/// What came of measuring a pass.
+struct MeasuredPass {
+  std::optional<PassCost> cost;  ///< nothing: it needs more than `room`
+  int64_t room = 0;              ///< bytes that it could have
+};
+
 /// Measures passes on a device whose memory is counted.
 class Meter {
  public:
   virtual ~Meter() = default;
 
-  /// In the model's order. If there is one, the model cannot be divided.
-  virtual const std::vector<LayerSize>& layers() const = 0;
-  /// Why the model cannot be divided; empty if it can.
-  virtual const std::string& undivided() const = 0;
-  /// What a sample takes of a device's memory while its batch waits there: 0 on the CPU.
-  virtual int64_t bytes_per_sample() const = 0;
+  virtual const ModelFacts& model() const = 0;
 
-  /// Nothing if it needs more than `room` bytes.
-  virtual std::optional<PassCost> measure(const Pass& pass, int64_t room) = 0;
+  /// With `room` bytes at most, and less where this host has less. Throws ModelError if the model
+  /// throws for so many samples or in this precision.
+  virtual MeasuredPass measure(const Pass& pass, int64_t room) = 0;
   /// By layer: what its share of a pass through all layers costs, about. The state is only what
-  /// kernels keep.
+  /// kernels keep. Throws ModelError as `measure` does.
   virtual std::vector<pipeline::LayerCost> layer_costs(const Pass& pass) = 0;
   /// Seconds of the optimizer's update of so many bytes of parameters.
   virtual double update_seconds(int64_t bytes) = 0;

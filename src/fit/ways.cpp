@@ -1,33 +1,27 @@
-// Which ways there are to train a batch on devices of limited memory, and what each needs.
-//
-// A *way* divides a batch among `pipelines`, each of which has one shard, computed in `accumulate`
-// pieces with one *pass* each; a pipeline has one stage, or several. The memory of a device is the
-// sum of what its layers have anyway (parameters, gradients, the optimizer's state), which is
-// computed from their sizes, and of what its passes need, which is measured.
+// Which ways there are to train a batch on devices of limited memory: see way.h for the words.
 #include "fit/ways.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
-#include "collective/plan/shards.h"
+#include "base/model_error.h"
 #include "optim/optimizer.h"
-#include "pipeline/schedule.h"
-#include "pipeline/split.h"
-#include "sim/pipeline.h"
-#include "sim/predict.h"
 
 namespace lockstep::fit {
 namespace {
 
 constexpr int kMostStages = 8;
 constexpr const char* kBf16 = "bf16";
-constexpr int kMostSimulated = 64;  ///< ranks; with more, the time of a ring is used
+
+double seconds_of(const PassCost& cost) {
+  return cost.forward + cost.backward;
+}
 
 std::vector<int64_t> divisors(int64_t number) {
   std::vector<int64_t> all;
@@ -36,119 +30,25 @@ std::vector<int64_t> divisors(int64_t number) {
   return all;
 }
 
-bool is_narrow(const Recipe& recipe) {
-  return recipe.train.compress == "f16" || recipe.train.compress == "bf16";
-}
-
-// Of one device that computes `layers`, with `in_flight` micro-batches between their passes and the
-// gradients of its inputs, which are kept until the next ones are sent.
-DeviceNeeds needs_of(const Way& way, const Question& question, Range layers, const PassCost& pass,
-                     Costs& costs, int in_flight = 1, int64_t sent_gradients = 0) {
-  const LayerSize size = costs.size_of(layers);
-  const Recipe& recipe = question.recipe;
-  const auto& optimizer = optim::optimizers().at(recipe.optimizer.name);
-  const int64_t state = optimizer.state_per_parameter * size.trained;
-  const bool has_samples = layers.begin == 0 || layers.end == costs.all_layers().end;
-  const int64_t share = way.shards * way.accumulate * way.samples_per_pass;
-  const int64_t slots = collective::depth(way.shards) + 1;
-  return {.parameters = size.state,
-          .gradients =
-              is_narrow(recipe) ? size.trained + slots * size.trained / 2 : slots * size.trained,
-          .optimizer = way.zero ? (state + way.pipelines - 1) / way.pipelines : state,
-          .activations = pass.kept + pass.peak + (in_flight - 1) * pass.held + sent_gradients,
-          // The loader prepares the next batch on the device while one is computed.
-          .batches = has_samples ? 2 * share * costs.meter().bytes_per_sample() : 0};
-}
-
-// How long devices wait for gradients: what does not overlap with the last backward pass.
-double exchange_seconds(int workers, int64_t bytes, double backward, const sim::Network& network) {
-  if (workers == 1) return 0;
-  double seconds = 0;
-  if (workers <= kMostSimulated) {
-    seconds = sim::predict(workers, bytes, network, sim::Among::canonical).front().seconds;
-  } else {
-    const double ranks = workers;
-    seconds = 2 * (ranks - 1) / ranks * static_cast<double>(bytes) / network.bytes_per_second +
-              2 * std::log2(ranks) * network.latency;
-  }
-  const double last_bucket =
-      seconds * std::min(1.0, static_cast<double>(int64_t{1} << 20) / static_cast<double>(bytes));
-  return std::max(last_bucket, seconds - backward);
-}
-
-Way predicted_without_stages(Way way, const Question& question, Costs& costs) {
-  const Range layers = costs.all_layers();
-  const auto passes = static_cast<double>(way.shards * way.accumulate);
-  const KnownCost known = costs.of({layers, way.samples_per_pass, way.recompute, way.precision});
-  way.measured = known.measured;
-  way.known = known.known;
-  way.needs = needs_of(way, question, layers, known.cost, costs);
-  const int64_t trained = costs.size_of(layers).trained;
-  way.seconds_per_step =
-      passes * (known.cost.forward + known.cost.backward) +
-      costs.update_seconds(way.zero ? trained / way.pipelines : trained) +
-      exchange_seconds(way.pipelines, trained, known.cost.backward, question.network);
-  return way;
-}
-
-// The fastest split of those that fit, as far as the costs of single layers tell.
-std::vector<Range> split_of(const Way& way, const Question& question,
-                            const pipeline::PipelineSchedule& schedule, Costs& costs) {
-  std::vector<pipeline::LayerCost> layers =
-      costs.of_layers({costs.all_layers(), way.samples_per_pass, way.recompute, way.precision});
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const auto number = static_cast<int64_t>(i);
-    layers[i].state += needs_of(way, question, {number, number + 1}, {}, costs).sum();
-  }
-  return fitted_split(layers, schedule, question.limit).split;
-}
-
-Way predicted_with_stages(Way way, const Question& question, Costs& costs) {
-  const auto& row = pipeline::pipeline_schedules().at(way.schedule);
-  const pipeline::PipelineSchedule schedule = make_schedule(
-      row, {.stages = way.stages, .micro_batches = static_cast<int>(way.shards * way.accumulate)});
-  const std::vector<int> in_flight = pipeline::memory_in_flight(schedule);
-  if (way.split.empty()) way.split = split_of(way, question, schedule, costs);
-  sim::PipelineCosts times;
-  double after = 0;
-  int64_t sent_gradients = 0;
-  for (size_t stage = 0; stage < way.split.size(); ++stage) {
-    const Range layers = way.split[stage];
-    const auto [cost, measured, known] =
-        costs.of({layers, way.samples_per_pass, way.recompute, way.precision});
-    way.measured = way.measured && measured;
-    way.known = way.known && known;
-    const DeviceNeeds needs =
-        needs_of(way, question, layers, cost, costs, in_flight[stage], sent_gradients);
-    if (needs.sum() > way.needs.sum()) way.needs = needs;
-    if (schedule.shape.micro_batches > 1) sent_gradients = cost.sent;
-    const auto message = [&](int64_t bytes) {
-      return question.network.latency +
-             static_cast<double>(bytes) / question.network.bytes_per_second;
-    };
-    times.forward.push_back(cost.forward);
-    times.backward.push_back(cost.backward);
-    times.output.push_back(message(cost.sent));
-    times.gradient.push_back(times.output[stage > 0 ? stage - 1 : 0]);
-    const int64_t trained = costs.size_of(layers).trained;
-    after = std::max(after,
-                     costs.update_seconds(way.zero ? trained / way.pipelines : trained) +
-                         exchange_seconds(way.pipelines, trained, cost.backward, question.network));
-  }
-  way.seconds_per_step = sim::simulate(schedule, times).seconds + after;
-  return way;
+// The better one comes first: it can be computed, it fits, it is faster or, if neither fits, needs
+// less.
+auto rank_of(const Way& way) {
+  return std::tuple(!way.refusal.empty(), !way.fits, way.fits ? way.seconds_per_step : 0.0,
+                    !way.known, way.needs.sum(), way.samples_per_pass);
 }
 
 // With as few passes as fit; nothing is measured after the first that does.
-Way with_fewest_passes(Way way, const Question& question, Costs& costs) {
+Way with_fewest_passes(const Way& way, const Question& question, Costs& costs) {
   const int64_t shard = question.recipe.train.batch / way.pipelines;
+  std::vector<Way> tried;
   for (const int64_t pieces : divisors(shard)) {
-    way.accumulate = pieces;
-    way.samples_per_pass = shard / pieces;
-    way = predicted(way, question, costs);
-    if (way.fits) break;
+    Way one = way;
+    one.accumulate = pieces;
+    one.samples_per_pass = shard / pieces;
+    tried.push_back(predicted(std::move(one), question, costs));
+    if (tried.back().fits) break;
   }
-  return way;
+  return *std::ranges::min_element(tried, {}, rank_of);
 }
 
 // The fastest that fits, with stages: more micro-batches have a smaller bubble, and longer passes
@@ -166,9 +66,18 @@ Way with_fastest_passes(Way way, const Question& question, Costs& costs) {
     one.samples_per_pass = shard / pieces;
     tried.push_back(predicted(std::move(one), question, costs));
   }
-  return *std::ranges::min_element(tried, {}, [](const Way& each) {
-    return std::tuple(!each.fits, each.fits ? each.seconds_per_step : 0.0, each.needs.sum());
-  });
+  return *std::ranges::min_element(tried, {}, rank_of);
+}
+
+// With passes of as few samples as the model computes.
+Way with_smallest_passes(Way way, const Question& question, Costs& costs) {
+  for (const int64_t samples : divisors(question.recipe.train.batch)) {
+    way.samples_per_pass = samples;
+    way.accumulate = question.recipe.train.batch / samples;
+    way = predicted(std::move(way), question, costs);
+    if (way.refusal.empty()) break;
+  }
+  return way;
 }
 
 // Whether it is one of the ways that everyone looks for, and not a combination of several. Pieces
@@ -194,59 +103,96 @@ void add_ways(std::vector<Way>& all, Way way, const Question& question, Costs& c
     }
 }
 
-// The least memory that stages can do with: passes of one sample, each number of stages, and if
-// that is not enough, one micro-batch in flight. The first that fits is added.
+// Into how many stages the model can be divided.
+int most_stages(const Question& question, const Costs& costs) {
+  return std::min(static_cast<int>(costs.model().blocks.size()), question.most_devices);
+}
+
+std::vector<bool> with_recomputation_and_without(const Costs& costs) {
+  return costs.model().unrecomputed.empty() ? std::vector<bool>{false, true}
+                                            : std::vector<bool>{false};
+}
+
+// The least memory that stages can do with: the smallest passes, each number of stages, and if that
+// is not enough, one micro-batch in flight. The first that fits is added.
 void add_smallest_stages(std::vector<Way>& all, const Question& question, Costs& costs) {
-  if (!costs.meter().undivided().empty()) return;
-  const int most = std::min(static_cast<int>(costs.layers().size()), question.most_devices);
   for (const char* schedule : {"1f1b", "sequential"})
-    for (const bool recompute : {false, true})
-      for (int stages = 2; stages <= most; ++stages) {
-        const Way way = predicted({.stages = stages,
-                                   .accumulate = question.recipe.train.batch,
-                                   .recompute = recompute,
-                                   .precision = question.recipe.train.precision,
-                                   .schedule = schedule},
-                                  question, costs);
+    for (const bool recompute : with_recomputation_and_without(costs))
+      for (int stages = 2; stages <= most_stages(question, costs); ++stages) {
+        const Way way = with_smallest_passes({.stages = stages,
+                                              .recompute = recompute,
+                                              .precision = question.recipe.train.precision,
+                                              .schedule = schedule},
+                                             question, costs);
         if (!way.fits) continue;
         all.push_back(way);
         return;
       }
 }
 
-// If the device computes this model in bf16, not many times as slowly as in fp32.
-void add_bf16_ways(std::vector<Way>& all, const Question& question, Costs& costs) {
-  constexpr double kMostTimes = 4;
-  Pass pass{.layers = costs.all_layers()};
-  const auto seconds = [&] {
-    const PassCost cost = costs.of(pass).cost;
-    return cost.forward + cost.backward;
-  };
-  const double usual = seconds();
-  pass.precision = kBf16;
+void require_some_computed(const std::vector<Way>& ways) {
+  const auto is_computed = [](const Way& way) { return way.refusal.empty(); };
+  if (!ways.empty() && std::ranges::none_of(ways, is_computed))
+    throw ModelError(ways.front().refusal);
+}
+
+// Nothing if the model cannot compute the pass.
+std::optional<KnownCost> cost_unless_refused(const Pass& pass, Costs& costs) {
   try {
-    if (seconds() > kMostTimes * usual) return;
-    std::vector<Way> ways;
-    add_ways(ways, {.precision = kBf16}, question, costs);
-    all.insert(all.end(), ways.begin(), ways.end());
-  } catch (const std::exception&) {  // LibTorch has not every operator in every precision
+    return costs.of(pass);
+  } catch (const ModelError&) {
+    return std::nullopt;
   }
 }
 
-std::vector<Way> all_ways(const Question& question, Costs& costs) {
+// Adds them if the device computes this model in bf16, not many times as slowly as in fp32. Returns
+// why not, or nothing.
+std::string add_bf16_ways(std::vector<Way>& all, const Question& question, Costs& costs) {
+  constexpr double kMostTimes = 4;
+  const Way half = with_smallest_passes({.precision = kBf16}, question, costs);
+  if (!half.refusal.empty()) return half.refusal;
+  if (!half.known) return "not even the smallest pass could be measured";
+  const Pass pass{.layers = costs.all_layers(), .samples = half.samples_per_pass};
+  if (const std::optional<KnownCost> usual = cost_unless_refused(pass, costs);
+      usual && usual->known) {
+    Pass same = pass;
+    same.precision = kBf16;
+    const double times = seconds_of(costs.of(same).cost) / seconds_of(usual->cost);
+    if (times > kMostTimes) return fmt::format("its passes take {:.0f} times as long", times);
+  }
+  add_ways(all, {.precision = kBf16}, question, costs);
+  return "";
+}
+
+// What ways there are not, since the model throws for so many samples.
+std::vector<std::string> without_refused_samples(const Recipe& recipe, const Costs& costs) {
+  std::vector<int64_t> samples;
+  std::string why;
+  for (const auto& [pass, refusal] : costs.refusals()) {
+    if (pass.first != recipe.train.precision || recipe.train.batch % pass.second != 0) continue;
+    samples.push_back(pass.second);
+    if (why.empty()) why = refusal;
+  }
+  if (samples.empty()) return {};
+  return {fmt::format("Ways with passes of so many samples are left out: {}. {}",
+                      fmt::join(samples, ", "), why)};
+}
+
+FoundWays all_ways(const Question& question, Costs& costs) {
   const Recipe& recipe = question.recipe;
   const std::string& precision = recipe.train.precision;
-  const auto layers = static_cast<int>(costs.layers().size());
-  std::vector<Way> all;
-  for (int stages = 1; stages <= std::min({layers, kMostStages, question.most_devices});
-       stages *= 2)
-    for (const bool recompute : {false, true})
-      if (!recompute || costs.meter().undivided().empty())
-        add_ways(all, {.stages = stages, .recompute = recompute, .precision = precision}, question,
-                 costs);
+  FoundWays found;
+  std::vector<Way>& all = found.ways;
+  for (int stages = 1; stages <= std::min(most_stages(question, costs), kMostStages); stages *= 2)
+    for (const bool recompute : with_recomputation_and_without(costs))
+      add_ways(all, {.stages = stages, .recompute = recompute, .precision = precision}, question,
+               costs);
   if (std::ranges::none_of(all, [](const Way& way) { return way.fits; }))
     add_smallest_stages(all, question, costs);
-  if (precision != kBf16) add_bf16_ways(all, question, costs);
+  require_some_computed(all);
+  if (precision != kBf16)
+    if (const std::string why = add_bf16_ways(all, question, costs); !why.empty())
+      found.left_out.push_back(fmt::format("bf16 is left out: {}", why));
   // The batch at once on one device, and divided among devices with nothing else.
   for (const int64_t pipelines : divisors(recipe.train.batch)) {
     if (pipelines > question.most_devices) break;
@@ -257,7 +203,10 @@ std::vector<Way> all_ways(const Question& question, Costs& costs) {
     all.push_back(way);
     if (way.fits && pipelines > 1) break;
   }
-  return all;
+  std::erase_if(all, [](const Way& way) { return !way.refusal.empty(); });
+  for (const std::string& sentence : without_refused_samples(recipe, costs))
+    found.left_out.push_back(sentence);
+  return found;
 }
 
 // Recomputation and ZeRO cost time or messages: where the same way fits without, leave them out.
@@ -305,79 +254,41 @@ std::vector<Way> selected(const std::vector<Way>& all, const Recipe& recipe) {
 
 }  // namespace
 
-std::string Way::name() const {
-  std::vector<std::string> parts;
-  if (stages > 1) parts.emplace_back("pipeline");
-  if (pipelines > 1) parts.emplace_back("data parallel");
-  if (stages == 1 && accumulate > 1) parts.emplace_back("accumulate");
-  if (recompute) parts.emplace_back("recompute");
-  if (zero) parts.emplace_back("zero");
-  if (precision != "fp32") parts.push_back(precision);
-  if (parts.empty()) return "one device";
-  return fmt::format("{}", fmt::join(parts, " + "));
-}
-
-std::vector<std::string> Way::flags(const Recipe& recipe) const {
-  std::vector<std::string> flags = {"--batch", fmt::format("{}", recipe.train.batch), "--shards",
-                                    fmt::format("{}", pipelines * shards)};
-  const auto add = [&](const char* flag, const std::string& value) {
-    flags.insert(flags.end(), {flag, value});
-  };
-  const auto has = [](auto own, auto recipes, auto usual) {
-    return own != usual || recipes != usual;
-  };
-  if (has(accumulate, recipe.train.accumulate, 1))
-    add("--accumulate", fmt::format("{}", accumulate));
-  if (devices() > 1) add("--workers", fmt::format("{}", devices()));
-  if (has(stages, recipe.parallel.stages, 1)) add("--stages", fmt::format("{}", stages));
-  if (stages > 1 && has(schedule, recipe.parallel.schedule, "1f1b")) add("--schedule", schedule);
-  if (stages > 1 || !recipe.parallel.split.empty()) add("--split", pipeline::to_text(split));
-  if (has(recompute, recipe.parallel.recompute, false))
-    add("--set", fmt::format("parallel.recompute={}", recompute));
-  if (zero)
-    flags.emplace_back("--zero");
-  else if (recipe.parallel.zero)
-    add("--set", "parallel.zero=false");
-  if (has(precision, recipe.train.precision, std::string("fp32"))) add("--precision", precision);
-  return flags;
-}
-
-Way predicted(Way way, const Question& question, Costs& costs) {
-  way.measured = way.known = true;
-  way.needs = {};
-  way = way.stages == 1 ? predicted_without_stages(std::move(way), question, costs)
-                        : predicted_with_stages(std::move(way), question, costs);
-  way.fits = way.needs.sum() <= question.limit;
-  return way;
-}
-
-std::vector<Way> find_ways(const Question& question, Costs& costs) {
-  std::vector<Way> ways = selected(all_ways(question, costs), question.recipe);
-  std::ranges::sort(ways, {}, [](const Way& way) {
+FoundWays find_ways(const Question& question, Costs& costs) {
+  FoundWays found = all_ways(question, costs);
+  found.ways = selected(found.ways, question.recipe);
+  std::ranges::sort(found.ways, {}, [](const Way& way) {
     return std::tuple(!way.fits, !way.known, way.seconds_per_step, way.devices());
   });
-  return ways;
+  return found;
 }
 
 LargestBatch largest_batch(const Way& way, int64_t passes, const Question& question, Costs& costs,
                            int64_t most) {
   LargestBatch found;
-  const auto fits = [&](int64_t samples) {
+  std::vector<Way> tried;
+  const auto attempt = [&](int64_t samples) -> const Way& {
     Question asked = question;
     asked.recipe.train.batch = passes * samples;
-    Way tried = way;
-    tried.samples_per_pass = samples;
-    tried = predicted(std::move(tried), asked, costs);
-    if (tried.fits) found = {asked.recipe.train.batch, tried.needs, tried.split};
-    return tried.fits;
+    Way one = way;
+    one.samples_per_pass = samples;
+    tried.push_back(predicted(std::move(one), asked, costs));
+    if (tried.back().fits)
+      found = {asked.recipe.train.batch, tried.back().needs, tried.back().split};
+    return tried.back();
   };
   const int64_t all = most / passes;
   int64_t good = 0, bad = all + 1;
-  for (int64_t next = 1; next < bad && good < all; next = std::min(2 * next, all))
-    (fits(next) ? good : bad) = next;
+  for (int64_t next = 1, last = 0; next < bad && last < all; next = std::min(2 * next, all)) {
+    last = next;
+    // A model that throws for few samples, as BatchNorm does for one, may compute more.
+    if (const Way& way_of_next = attempt(next); way_of_next.refusal.empty())
+      (way_of_next.fits ? good : bad) = next;
+  }
+  require_some_computed(tried);
   while (bad - good > 1) {
     const int64_t middle = good + (bad - good) / 2;
-    (fits(middle) ? good : bad) = middle;
+    (attempt(middle).fits ? good : bad) = middle;
   }
   found.is_all_samples = good > 0 && good == all;
   return found;

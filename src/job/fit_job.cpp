@@ -9,7 +9,6 @@
 
 #include "base/child.h"
 #include "base/clock.h"
-#include "base/host.h"
 #include "base/units.h"
 #include "data/training_data.h"
 #include "job/trainer_library.h"
@@ -20,14 +19,17 @@
 namespace lockstep::job {
 namespace {
 
-// Of the memory that this host has left, so that measuring does not make it swap.
-constexpr double kUsedOfHost = 0.7;
-
 int64_t limit_of(const Recipe& recipe) {
   if (recipe.device.memory.empty())
     throw BadInput(
         "device.memory is not set: give --device-memory SIZE, how much memory each device has");
-  return parse_bytes(recipe.device.memory);
+  const int64_t limit = parse_bytes(recipe.device.memory);
+  if (limit == 0)
+    throw BadInput(
+        "device.memory = {} is no limit: give --device-memory SIZE, how much memory each device "
+        "has",
+        recipe.device.memory);
+  return limit;
 }
 
 // Bytes per second, of memory that no cache holds.
@@ -60,9 +62,7 @@ class Measurements {
     data_ = data::load_training_data(job.recipe.data, job.recipe.train.batch,
                                      static_cast<uint64_t>(job.recipe.train.seed));
     meter_ = library->make_pass_meter(job.recipe, data_, job.devices);
-    const auto of_host =
-        static_cast<int64_t>(kUsedOfHost * static_cast<double>(available_memory()));
-    costs_.emplace(*meter_, std::min(limit_, of_host), job.tell);
+    costs_.emplace(*meter_, limit_, job.tell);
   }
 
   fit::Question question(const FitJob& job) const {
@@ -82,7 +82,7 @@ class Measurements {
   std::optional<fit::Costs> costs_;
 };
 
-fit::Way way_of(const Recipe& recipe, int workers, const std::vector<fit::LayerSize>& layers) {
+fit::Way way_of(const Recipe& recipe, int workers, const fit::ModelFacts& model) {
   const pipeline::PipelineShape shape = pipeline_shape(recipe);
   if (shape.parts_per_stage > 1)
     throw BadInput(
@@ -95,21 +95,23 @@ fit::Way way_of(const Recipe& recipe, int workers, const std::vector<fit::LayerS
                .recompute = recipe.parallel.recompute,
                .zero = recipe.parallel.zero,
                .precision = recipe.train.precision,
-               .schedule = recipe.parallel.schedule};
+               .schedule = recipe.parallel.schedule,
+               .place = fit::place_of_stages(recipe, workers)};
   if (recipe.train.shards > 0)
     way.shards = (recipe.train.shards + way.pipelines - 1) / way.pipelines;
   std::vector<std::string> names;
-  for (const fit::LayerSize& layer : layers) names.push_back(layer.name);
-  if (shape.stages > 1) pipeline::require_enough_layers(names.size(), shape.stages);
+  for (const fit::LayerSize& layer : model.layers) names.push_back(layer.name);
   if (!recipe.parallel.split.empty())
     way.split = pipeline::parse_split(recipe.parallel.split, names, shape.stages);
+  else if (shape.stages > 1)
+    pipeline::require_enough_blocks(model.blocks, shape.stages);
   return way;
 }
 
 // Its batch and, where stages were divided by measured times, that division.
 std::string largest_batch_as_text(const FitJob& job, int workers) {
   Measurements measured(job);
-  const fit::Way way = way_of(job.recipe, workers, measured.costs().layers());
+  const fit::Way way = way_of(job.recipe, workers, measured.costs().model());
   const fit::LargestBatch largest = fit::largest_batch(
       way, pieces_of(job.recipe), measured.question(job), measured.costs(), measured.samples());
   if (largest.batch == 0)
@@ -126,11 +128,22 @@ std::string largest_batch_as_text(const FitJob& job, int workers) {
 FitResult find_what_fits(const FitJob& job) {
   Measurements measured(job);
   const fit::Question question = measured.question(job);
-  return {.limit = measured.limit(),
-          .largest = fit::largest_batch({.precision = job.recipe.train.precision}, 1, question,
-                                        measured.costs(), measured.samples()),
-          .ways = fit::find_ways(question, measured.costs()),
-          .undivided = measured.costs().meter().undivided()};
+  FitResult result{.limit = measured.limit(),
+                   .largest = fit::largest_batch({.precision = job.recipe.train.precision}, 1,
+                                                 question, measured.costs(), measured.samples())};
+  fit::FoundWays found = fit::find_ways(question, measured.costs());
+  result.ways = std::move(found.ways);
+  result.left_out = std::move(found.left_out);
+  const std::string& undivided = measured.costs().model().undivided;
+  const std::string& unrecomputed = measured.costs().model().unrecomputed;
+  if (undivided == unrecomputed && !undivided.empty()) {
+    result.left_out.push_back(fmt::format("No stages and no recomputation: {}", undivided));
+    return result;
+  }
+  if (!undivided.empty()) result.left_out.push_back(fmt::format("No stages: {}", undivided));
+  if (!unrecomputed.empty())
+    result.left_out.push_back(fmt::format("No recomputation: {}", unrecomputed));
+  return result;
 }
 
 Recipe with_largest_batch(const FitJob& asked, int workers) {

@@ -26,10 +26,11 @@ struct FitResult {
   int64_t limit = 0;  ///< of a device's memory, in bytes
   fit::LargestBatch largest;
   std::vector<fit::Way> ways;
-  std::string undivided;  ///< why the model cannot be divided into stages; empty if it can
+  std::vector<std::string> left_out;  ///< sentences that say which ways there are not, and why
 };
 
-/// Measures real passes, in this process. Throws BadInput.
+/// Measures real passes, in this process. Throws BadInput, and ModelError if the model throws for
+/// every number of samples.
 FitResult find_what_fits(const FitJob& job);
 
 /// The recipe asked for with the largest batch that so many workers take, with its stages, shards

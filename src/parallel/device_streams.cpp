@@ -26,6 +26,10 @@ void synchronize(c10::Stream stream) {
   c10::impl::VirtualGuardImpl(stream.device_type()).synchronizeStream(stream);
 }
 
+void synchronize(c10::Device device) {
+  if (!device.is_cpu()) synchronize(current_stream(device));
+}
+
 std::shared_ptr<void> pin_memory(const void* begin, c10::Device device) {
   if (device.type() != virtual_devices::kType) return nullptr;
   return std::make_shared<device::PinnedHere>(begin);

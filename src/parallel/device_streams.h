@@ -22,6 +22,8 @@ std::shared_ptr<c10::Event> record_event(c10::Stream stream);
 
 /// Waits until the stream has computed all that it was asked for.
 void synchronize(c10::Stream stream);
+/// The same for this thread's current stream; nothing on the CPU.
+void synchronize(c10::Device device);
 
 /// While this exists, copies between the device and this host memory, from its begin on, can be
 /// asynchronous, if the kind of device can do that.

@@ -11,7 +11,11 @@
 
 #include "base/clock.h"
 #include "device/memory_account.h"
+#include "parallel/device_streams.h"
+#include "parallel/generator.h"
 #include "parallel/graph_inputs.h"
+#include "parallel/module_modes.h"
+#include "virtual_devices/accounts.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -42,21 +46,24 @@ void go_backward(const Tensors& outputs) {
   if (!roots.empty()) torch::autograd::backward(roots, gradients);
 }
 
-DeviceMemory memory_now() {
-  const MemoryAccount* const account = cpu_account();
+// What is in use of a device's memory when it has computed all that it was asked for.
+DeviceMemory memory_of_idle(c10::Device device) {
+  synchronize(device);
+  const MemoryAccount* const account = virtual_devices::account_of(device);
   return account == nullptr ? DeviceMemory() : account->figures();
 }
 
 // Returns the layer's outputs.
-Tensors pass_through(const ModelPart& layer, const Tensors& inputs, pipeline::LayerCost& cost) {
-  if (MemoryAccount* const account = cpu_account()) account->forget_peak();
-  const DeviceMemory before = memory_now();
+Tensors pass_through(const ModelPart& layer, const Tensors& inputs, c10::Device device,
+                     pipeline::LayerCost& cost) {
+  if (MemoryAccount* const account = virtual_devices::account_of(device)) account->forget_peak();
+  const DeviceMemory before = memory_of_idle(device);
   const Stopwatch stopwatch;
   Tensors outputs = layer.forward(inputs);
-  const int64_t after_forward = memory_now().in_use;
+  const int64_t after_forward = memory_of_idle(device).in_use;
   go_backward(outputs);
+  const DeviceMemory after = memory_of_idle(device);
   cost.seconds = stopwatch.seconds();
-  const DeviceMemory after = memory_now();
   cost.inputs = bytes_of(inputs);
   cost.state = after.now[MemoryUse::workspace] - before.now[MemoryUse::workspace];
   cost.held = std::max<int64_t>(after_forward - before.in_use - cost.state, 0);
@@ -64,20 +71,19 @@ Tensors pass_through(const ModelPart& layer, const Tensors& inputs, pipeline::La
   return outputs;
 }
 
-// Keeps a model's buffers and gradients from what is done meanwhile.
+// Keeps a model's modes, buffers and gradients, and the random numbers that follow, from what is
+// done meanwhile in training mode.
 class KeptAsItIs {
  public:
-  explicit KeptAsItIs(SequentialModel& model) : model_(model), training_(model.is_training()) {
+  explicit KeptAsItIs(SequentialModel& model) : model_(model), training_(model, Mode::training) {
     for (const torch::Tensor& buffer : model.buffers()) buffers_.push_back(buffer.clone());
     for (const torch::Tensor& parameter : model.parameters())
       gradients_.push_back(std::exchange(parameter.mutable_grad(), torch::Tensor()));
-    model.train();
   }
   KeptAsItIs(const KeptAsItIs&) = delete;
   KeptAsItIs& operator=(const KeptAsItIs&) = delete;
   ~KeptAsItIs() {
     const torch::NoGradGuard no_grad;
-    model_.train(training_);
     for (size_t i = 0; i < buffers_.size(); ++i) model_.buffers()[i].copy_(buffers_[i]);
     for (size_t i = 0; i < gradients_.size(); ++i)
       model_.parameters()[i].mutable_grad() = gradients_[i];
@@ -85,7 +91,8 @@ class KeptAsItIs {
 
  private:
   SequentialModel& model_;
-  const bool training_;
+  const InMode training_;
+  const KeptGenerator generator_;
   std::vector<torch::Tensor> buffers_, gradients_;
 };
 
@@ -95,6 +102,7 @@ std::vector<pipeline::LayerCost> measure_layers(const std::shared_ptr<Sequential
                                                 const Tensors& inputs, Activations activations) {
   const MemoryScope scope(MemoryUse::activations);
   const KeptAsItIs kept(*model);
+  const c10::Device device = ModelPart(model).device();
   std::vector<pipeline::LayerCost> costs(model->layers().size());
   for (int round = 0; round < kRounds; ++round) {
     Tensors x = inputs;
@@ -102,7 +110,7 @@ std::vector<pipeline::LayerCost> measure_layers(const std::shared_ptr<Sequential
       const auto number = static_cast<int64_t>(i);
       const ModelPart layer(model, {number, number + 1}, activations);
       pipeline::LayerCost cost;
-      x = pass_through(layer, i == 0 ? x : inputs_of(x), cost);
+      x = pass_through(layer, i == 0 ? x : inputs_of(x), device, cost);
       if (round == 0)
         costs[i] = cost;
       else

@@ -10,9 +10,10 @@
 
 namespace lockstep::parallel {
 
-/// By layer: what a forward and a backward pass over `inputs`, a micro-batch on the host, costs in
-/// seconds and, if the CPU's memory is counted, in bytes. `state` has only what kernels keep for
-/// the layer. The model's buffers and gradients are left as they are; random numbers are drawn.
+/// By layer: what a forward and a backward pass over `inputs`, a micro-batch on the model's device,
+/// costs in seconds and, if that device's memory is counted, in bytes. `state` has only what
+/// kernels keep for the layer. Modules train meanwhile; then their modes, buffers and gradients are
+/// as they were, and so are the random numbers that follow.
 std::vector<pipeline::LayerCost> measure_layers(const std::shared_ptr<SequentialModel>& model,
                                                 const Tensors& inputs, Activations activations);
 

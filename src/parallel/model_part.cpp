@@ -184,6 +184,43 @@ void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
               : "");
 }
 
+namespace {
+
+// A part may begin with layer i: no layer before it has tensors together with it or a later one.
+std::vector<bool> may_begin(const SequentialModel& model) {
+  const std::vector<ModelLayer>& layers = model.layers();
+  std::vector<bool> may(layers.size(), true);
+  std::map<const void*, size_t> last_used;
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (const OwnedTensor& each : owned_tensors(*branches(model, "", layers[i].uses))) {
+      const auto [before, is_new] = last_used.try_emplace(each.tensor.unsafeGetTensorImpl(), i);
+      for (size_t joined = before->second + 1; joined <= i; ++joined) may[joined] = false;
+      before->second = i;
+    }
+  return may;
+}
+
+}  // namespace
+
+std::vector<Range> blocks_of(const SequentialModel& model) {
+  const std::vector<bool> may = may_begin(model);
+  const auto trains = [&](Range layers) {
+    return trains_something(*branches(model, "", all_uses(layers_in(model, layers))));
+  };
+  const auto layers = static_cast<int64_t>(may.size());
+  std::vector<Range> blocks;
+  for (int64_t begin = 0; begin < layers;) {
+    int64_t end = begin + 1;
+    while (end < layers && !may[static_cast<size_t>(end)]) ++end;
+    if (blocks.empty() || (trains(blocks.back()) && trains({begin, end})))
+      blocks.push_back({begin, end});
+    else
+      blocks.back().end = end;
+    begin = end;
+  }
+  return blocks;
+}
+
 void release_others(Model& model, const std::vector<ModelPart>& kept) {
   std::set<const void*> own;
   for (const ModelPart& part : kept)

@@ -59,6 +59,10 @@ void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
                  const pipeline::OptionNames& options = {},
                  Untrained untrained = Untrained::refused);
 
+/// The model's layers, joined to as many blocks as possible of which each trains something and no
+/// two have a parameter or buffer together: parts of whole blocks are what check_parts admits.
+std::vector<Range> blocks_of(const SequentialModel& model);
+
 /// Frees the memory of the model's parameters and buffers that are in none of `kept`.
 void release_others(Model& model, const std::vector<ModelPart>& kept);
 

@@ -9,6 +9,7 @@
 #include "device/random.h"
 #include "lockstep/error.h"
 #include "parallel/generator.h"
+#include "parallel/module_modes.h"
 #include "parallel/named_tensors.h"
 #include "parallel/pipeline_state.h"
 #include "parallel/sequence.h"
@@ -26,24 +27,6 @@ Tensors micro_batch_of(const Tensors& batch, int micro_batch, int count, c10::De
   const int64_t samples = batch.begin()->second.size(0) / count;
   return parallel::moved(parallel::narrowed(batch, micro_batch * samples, samples), device);
 }
-
-// A model in evaluation mode, until this is destroyed.
-class InEvaluationMode {
- public:
-  explicit InEvaluationMode(torch::nn::Module& model) : modules_(model.modules()) {
-    for (const auto& module : modules_) training_.push_back(module->is_training());
-    model.eval();
-  }
-  InEvaluationMode(const InEvaluationMode&) = delete;
-  InEvaluationMode& operator=(const InEvaluationMode&) = delete;
-  ~InEvaluationMode() {  // a module comes before those that are inside it
-    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(training_[i]);
-  }
-
- private:
-  const std::vector<std::shared_ptr<torch::nn::Module>> modules_;
-  std::vector<bool> training_;
-};
 
 }  // namespace
 
@@ -200,7 +183,7 @@ Tensors Pipeline::State::forward(const Tensors& inputs) {
   fail_stop_->run([&] {
     const MemoryScope scope(MemoryUse::activations);
     const torch::NoGradGuard no_grad;
-    const InEvaluationMode mode(*model_);
+    const parallel::InMode evaluation(*model_, parallel::Mode::evaluation);
     outputs = grid_.shared_from_last(outputs_of(inputs));
   });
   return outputs;
@@ -209,9 +192,11 @@ Tensors Pipeline::State::forward(const Tensors& inputs) {
 // Pieces of the samples go through this worker's parts, and on to those of the next worker, which
 // learns from the last piece's notes that it is the last.
 Tensors Pipeline::State::outputs_of(const Tensors& inputs) {
-  if (has_first() && !inputs.begin()->second.defined())
+  if (has_first() && (inputs.size() == 0 || !inputs.begin()->second.defined() ||
+                      inputs.begin()->second.dim() == 0))
     throw BadInput(
-        "Pipeline::forward on rank {}: x is undefined, but this worker has the first stage",
+        "Pipeline::forward on rank {}: x is undefined, empty or has no dimension of samples, but "
+        "this worker has the first stage",
         world_.rank());
   const int64_t samples = has_first() ? inputs.begin()->second.size(0) : 0;
   const int64_t count = std::clamp<int64_t>(samples, 1, options_.micro_batches);

@@ -90,31 +90,6 @@ void refuse_other_orders(World& world) {
           algorithm.name());
 }
 
-bool trains_something(const ModelPart& part) {
-  return std::ranges::any_of(part.module().parameters(), [](const torch::Tensor& parameter) {
-    return parameter.requires_grad();
-  });
-}
-
-ModelPart layer_of(const std::shared_ptr<SequentialModel>& model, int64_t layer) {
-  return {model, {layer, layer + 1}};
-}
-
-// Layers, joined so that each of these *blocks* trains something: then so does every part.
-std::vector<Range> blocks_of(const std::shared_ptr<SequentialModel>& model) {
-  std::vector<Range> blocks;
-  bool trains = false;  // the last block
-  for (int64_t i = 0; i < static_cast<int64_t>(model->layers().size()); ++i) {
-    const bool layer_trains = trains_something(layer_of(model, i));
-    if (blocks.empty() || (trains && layer_trains))
-      blocks.push_back({i, i + 1});
-    else
-      blocks.back().end = i + 1;
-    trains = trains || layer_trains;
-  }
-  return blocks;
-}
-
 int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
   int64_t bytes = 0;
   for (const torch::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
@@ -143,11 +118,11 @@ int64_t limit_of(const SequentialModel& model, const World& world, const Pipelin
   return least;
 }
 
-// By layer, as rank 0 measures it; or, if there is no example, with the number of its parameters
-// instead of its time.
+// By layer, as rank 0 measures it, of which the first of a block has the block's parameters; or, if
+// there is no example, with their number instead of its time.
 std::vector<pipeline::LayerCost> costs_of(const std::shared_ptr<SequentialModel>& model,
                                           World& world, const PipelineOptions& options,
-                                          int64_t limit) {
+                                          int64_t limit, const std::vector<Range>& blocks) {
   std::vector<pipeline::LayerCost> costs(model->layers().size());
   together(world, [&] {
     if (world.rank() != 0) return;
@@ -157,52 +132,28 @@ std::vector<pipeline::LayerCost> costs_of(const std::shared_ptr<SequentialModel>
       costs = parallel::measure_layers(model, parallel::moved(options.example, device),
                                        activations_of(options));
     }
-    for (size_t i = 0; i < costs.size(); ++i) {
-      const ModelPart layer = layer_of(model, static_cast<int64_t>(i));
-      costs[i].state += state_of(layer.module(), options.micro_batches);
+    for (const Range block : blocks) {
+      const ModelPart layers(model, block);
+      pipeline::LayerCost& cost = costs[static_cast<size_t>(block.begin)];
+      cost.state += state_of(layers.module(), options.micro_batches);
       if (options.example.size() > 0) continue;
-      for (const torch::Tensor& each : layer.module().parameters())
-        costs[i].seconds += static_cast<double>(each.numel());
+      for (const torch::Tensor& each : layers.module().parameters())
+        cost.seconds += static_cast<double>(each.numel());
     }
   });
   return parallel::costs_of_first(world, [&] { return costs; });
 }
 
-pipeline::LayerCost joined(const std::vector<pipeline::LayerCost>& layers, Range block) {
-  pipeline::LayerCost sum{.inputs = layers[static_cast<size_t>(block.begin)].inputs};
-  for (int64_t i = block.begin; i < block.end; ++i) {
-    const pipeline::LayerCost& layer = layers[static_cast<size_t>(i)];
-    sum.seconds += layer.seconds;
-    sum.state += layer.state;
-    sum.held += layer.held;
-    sum.working = std::max(sum.working, layer.working);
-  }
-  return sum;
-}
-
 std::vector<Range> chosen_split(const std::shared_ptr<SequentialModel>& model, World& world,
                                 const PipelineOptions& options, int parts) {
-  const std::vector<Range> blocks = blocks_of(model);
-  if (blocks.size() < static_cast<size_t>(parts))
-    throw BadInput(
-        "a model of {}, of which {} trained parameters, cannot be divided into {} parts: every "
-        "part "
-        "must train something; use at most {}",
-        plural(static_cast<int64_t>(model->layers().size()), "layer"),
-        blocks.size() == 1 ? "one has" : fmt::format("{} have", blocks.size()), parts,
-        plural(static_cast<int64_t>(blocks.size()), "stage"));
+  const std::vector<Range> blocks = parallel::blocks_of(*model);
+  pipeline::require_enough_blocks(blocks, parts);
   const int64_t limit =
       std::stoll(world.broadcast(fmt::format("{}", limit_of(*model, world, options))));
-  const std::vector<pipeline::LayerCost> by_layer = costs_of(model, world, options, limit);
-  std::vector<pipeline::LayerCost> by_block;
-  for (const Range& block : blocks) by_block.push_back(joined(by_layer, block));
+  const std::vector<pipeline::LayerCost> costs = costs_of(model, world, options, limit, blocks);
   const pipeline::PipelineSchedule schedule =
       make_schedule(pipeline::pipeline_schedules().at(options.schedule), shape_of(options));
-  std::vector<Range> split;
-  for (const Range& part : fitted_split(by_block, schedule, limit).split)
-    split.push_back({blocks[static_cast<size_t>(part.begin)].begin,
-                     blocks[static_cast<size_t>(part.end) - 1].end});
-  return split;
+  return fitted_split(costs, schedule, limit, blocks).split;
 }
 
 std::map<std::string, size_t> positions_of(const torch::nn::Module& model) {
@@ -236,6 +187,10 @@ PipelineOptions parallel::checked_options(const SequentialModel& model, World& w
         "use "
         "BatchNorm, whose statistics are per micro-batch",
         *name);
+  if (parallel::trained_parameters(model).size() == 0)
+    throw BadInput(
+        "Pipeline got a model without trained parameters, in which there is nothing to train: let "
+        "some of them require gradients");
   if (world.size() > options.stages) refuse_other_orders(world);
   require_same_model(model, world.communicator());
   return options;

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/nearest.h"
+#include "base/units.h"
 #include "lockstep/error.h"
 
 namespace lockstep::pipeline {
@@ -43,6 +44,16 @@ void require_enough_layers(size_t layers, int parts) {
         "stage, "
         "at most {} parts in all",
         layers, parts, layers);
+}
+
+void require_enough_blocks(const std::vector<Range>& blocks, int parts) {
+  if (static_cast<size_t>(parts) <= blocks.size()) return;
+  const auto layers = static_cast<size_t>(blocks.empty() ? 0 : blocks.back().end);
+  require_enough_layers(layers, parts);
+  throw BadInput(
+      "a model of {} layers cannot be divided into {} parts: every part must have trained "
+      "parameters, and layers that share weights must be in one part; use at most {}",
+      layers, parts, plural(static_cast<int64_t>(blocks.size()), "part"));
 }
 
 std::vector<Range> parse_split(const std::string& text, const std::vector<std::string>& names,
@@ -96,6 +107,17 @@ PartCost cost_of(const std::vector<LayerCost>& layers, Range part) {
   PartCost cost;
   for (int64_t i = part.end; i-- > part.begin;) cost.add(layers[static_cast<size_t>(i)]);
   return cost;
+}
+
+// Blocks of layers as if each were one layer.
+std::vector<LayerCost> joined(const std::vector<LayerCost>& layers,
+                              const std::vector<Range>& blocks) {
+  std::vector<LayerCost> costs;
+  for (const Range block : blocks) {
+    const PartCost cost = cost_of(layers, block);
+    costs.push_back({cost.seconds, cost.state, cost.inputs, cost.held, cost.working});
+  }
+  return costs;
 }
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -179,7 +201,15 @@ std::vector<int64_t> bytes_of_stages(const std::vector<LayerCost>& layers,
 }
 
 FittedSplit fitted_split(const std::vector<LayerCost>& layers, const PipelineSchedule& schedule,
-                         int64_t limit) {
+                         int64_t limit, const std::vector<Range>& blocks) {
+  if (!blocks.empty()) {
+    require_enough_blocks(blocks, schedule.shape.parts());
+    FittedSplit found = fitted_split(joined(layers, blocks), schedule, limit);
+    for (Range& part : found.split)
+      part = {blocks[static_cast<size_t>(part.begin)].begin,
+              blocks[static_cast<size_t>(part.end) - 1].end};
+    return found;
+  }
   const int parts = schedule.shape.parts();
   const auto fits = [&](const std::vector<Range>& split) {
     return limit == 0 || std::ranges::max(bytes_of_stages(layers, split, schedule)) <= limit;
@@ -201,11 +231,12 @@ FittedSplit fitted_split(const std::vector<LayerCost>& layers, const PipelineSch
 
 std::optional<int> stages_that_fit(const std::vector<LayerCost>& layers,
                                    const PipelineScheduleRow& row, PipelineShape shape,
-                                   int64_t limit) {
-  const auto most = static_cast<int>(layers.size()) / shape.parts_per_stage;
+                                   int64_t limit, const std::vector<Range>& blocks) {
+  const size_t most_parts = blocks.empty() ? layers.size() : blocks.size();
+  const auto most = static_cast<int>(most_parts) / shape.parts_per_stage;
   for (shape.stages = 1; shape.stages <= most; ++shape.stages) {
     try {
-      if (fitted_split(layers, make_schedule(row, shape), limit).fits) return shape.stages;
+      if (fitted_split(layers, make_schedule(row, shape), limit, blocks).fits) return shape.stages;
     } catch (const BadInput&) {  // a number of stages that the schedule cannot have
     }
   }

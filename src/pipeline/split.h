@@ -53,18 +53,21 @@ struct FittedSplit {
 /// The balanced split or, if that does not fit, the one with the fastest slowest part among those
 /// that do; with several parts per stage, those in which each part needs an equal share of the
 /// limit at most. If none fits, the split whose hungriest part needs least. A limit of 0 is none.
-/// Throws BadInput if there are more parts than layers.
+/// `blocks` are ranges of layers that are not divided; if there are none, every layer may begin a
+/// part. Throws BadInput if there are more parts than layers or blocks.
 FittedSplit fitted_split(const std::vector<LayerCost>& layers, const PipelineSchedule& schedule,
-                         int64_t limit);
+                         int64_t limit, const std::vector<Range>& blocks = {});
 
 /// The lowest number of stages with which there is a split that fits, with as many micro-batches
 /// and parts per stage. Nothing if there is none.
 std::optional<int> stages_that_fit(const std::vector<LayerCost>& layers,
                                    const PipelineScheduleRow& row, PipelineShape shape,
-                                   int64_t limit);
+                                   int64_t limit, const std::vector<Range>& blocks = {});
 
 /// Throws BadInput if there are more parts than layers.
 void require_enough_layers(size_t layers, int parts);
+/// Throws BadInput if there are more parts than blocks.
+void require_enough_blocks(const std::vector<Range>& blocks, int parts);
 
 /// As parse_split takes it: "3,7,9".
 std::string to_text(const std::vector<Range>& split);

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/units.h"
+#include "data/dataset.h"
 #include "data/loader.h"
+#include "fit/memory_needs.h"
 #include "lockstep/device_memory.h"
 #include "parallel/layer_costs.h"
 #include "parallel/model_part.h"
@@ -27,10 +29,13 @@ Activations activations_of(const Recipe& recipe) {
   return recipe.parallel.recompute ? Activations::recomputed : Activations::kept;
 }
 
-// The limit of each stage; 0 if there is none, or if all stages have one together: on the CPU of
-// one worker.
+fit::StagePlace place_of(const Recipe& recipe, const parallel::Grid& grid) {
+  return fit::place_of_stages(recipe, grid.is_whole() ? 1 : grid.shape().stages);
+}
+
+// The limit of each stage; 0 if there is none, or if all stages have one together.
 int64_t limit_of_stage(const Recipe& recipe, const parallel::Grid& grid) {
-  return grid.is_whole() && recipe.device.kind == "cpu" ? 0 : memory_limit(recipe);
+  return place_of(recipe, grid) == fit::StagePlace::one_device ? 0 : memory_limit(recipe);
 }
 
 PipelineSchedule schedule_for(const Recipe& recipe, const parallel::Grid& grid) {
@@ -40,35 +45,37 @@ PipelineSchedule schedule_for(const Recipe& recipe, const parallel::Grid& grid) 
   return make_schedule(pipeline::pipeline_schedules().at(recipe.parallel.schedule), shape);
 }
 
-// Samples on other devices than the CPU: the batch that is computed and the next one.
-int64_t bytes_of_batches(const Recipe& recipe, const Batch& shard) {
-  if (recipe.device.kind == "cpu") return 0;
-  size_t bytes = 0;
-  for (const Tensors* fields : {&shard.inputs, &shard.targets})
-    for (const auto& [name, tensor] : *fields) bytes += tensor.nbytes();
-  return 2 * recipe.train.batch * static_cast<int64_t>(bytes) / shard.samples;
+// Of the batches on the device of a stage that needs samples, in the pipeline that has most.
+int64_t bytes_of_batches(const Recipe& recipe, const parallel::Grid& grid, const Fields& fields) {
+  const int64_t shards = shards_of(recipe), pipelines = grid.pipelines();
+  const int64_t of_pipeline = (shards + pipelines - 1) / pipelines;
+  return fit::bytes_of_batches(recipe, recipe.train.batch / shards * of_pipeline,
+                               data::bytes_of(fields));
 }
 
 // On a model of its own, since kernels keep what they have prepared for a layer.
 std::vector<LayerCost> measured(const Recipe& recipe, const Objective& objective,
-                                const data::TrainingData& data, const parallel::Grid& grid) {
+                                const data::TrainingData& data, const parallel::Grid& grid,
+                                const std::vector<Range>& blocks) {
   const std::shared_ptr<const Dataset>& samples = data.splits.train;
   const auto model =
       parallel::require_layers(make_model(recipe, *samples, objective), recipe.model.name);
   const int64_t shard = std::max<int64_t>(recipe.train.batch / pieces_of(recipe), 1);
-  data::Loader loader(samples, {.batch = shard, .order = data::SampleOrder::sequential});
+  data::Loader loader(samples,
+                      {.batch = shard, .order = data::SampleOrder::sequential, .prefetch = 0});
   const data::LoadedBatch& loaded = loader.next();
   const Batch batch = to_tensors(loaded, samples->fields(), {0, loaded.whole}, c10::kCPU);
   if (memory_limit(recipe) > 0) limit_cpu_memory(0);  // counts it, if nobody did
   std::vector<LayerCost> costs =
       parallel::measure_layers(model, batch.inputs, activations_of(recipe));
   const auto shards = collective::Shards::even(shards_of(recipe), grid.pipelines());
-  for (size_t i = 0; i < costs.size(); ++i) {
-    const auto number = static_cast<int64_t>(i);
-    const parallel::ModelPart layer(model, {number, number + 1});
-    costs[i].state += memory_needs(layer.module(), recipe, shards, 0).sum();
-  }
-  costs.front().state += bytes_of_batches(recipe, batch);
+  for (const Range block : blocks)
+    costs[static_cast<size_t>(block.begin)].state +=
+        memory_needs(parallel::ModelPart(model, block).module(), recipe, shards, 0).sum();
+  const int64_t batches = bytes_of_batches(recipe, grid, samples->fields());
+  const fit::StagePlace place = place_of(recipe, grid);
+  if (fit::has_samples(place, true, false)) costs.front().state += batches;
+  if (fit::has_samples(place, false, true)) costs.back().state += batches;
   return costs;
 }
 
@@ -94,17 +101,17 @@ std::string what_needs_less(const Recipe& recipe) {
 
 std::string advice_for(const Recipe& recipe, const std::vector<Range>& chosen,
                        const std::vector<LayerCost>& costs, const PipelineSchedule& schedule,
-                       int64_t limit) {
+                       int64_t limit, const std::vector<Range>& blocks) {
   if (limit == 0) return ": use more stages or another --split";
   const auto& row = pipeline::pipeline_schedules().at(recipe.parallel.schedule);
-  const auto [split, fits] = pipeline::fitted_split(costs, schedule, limit);
+  const auto [split, fits] = pipeline::fitted_split(costs, schedule, limit, blocks);
   if (fits && split != chosen)
     return fmt::format(": --split {} would fit, with about {} by stage", pipeline::to_text(split),
                        described(bytes_of_stages(costs, split, schedule)));
   if (fits)
     return fmt::format(": stages were measured to need about {}",
                        described(bytes_of_stages(costs, split, schedule)));
-  const auto stages = pipeline::stages_that_fit(costs, row, schedule.shape, limit);
+  const auto stages = pipeline::stages_that_fit(costs, row, schedule.shape, limit, blocks);
   const std::string none =
       fmt::format(": no --split into {} would fit", plural(schedule.shape.stages, "stage"));
   if (stages) return fmt::format("{}, but --stages {} would", none, *stages);
@@ -126,15 +133,27 @@ Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
   Division division{.layers = {{0, layers}}};
   if (parts > 1) {
     const std::string& by_hand = recipe.parallel.split;
-    if (!by_hand.empty()) division.layers = pipeline::parse_split(by_hand, names, parts);
+    const std::vector<Range> blocks = parallel::blocks_of(*sequential);
+    if (by_hand.empty()) {
+      pipeline::require_enough_blocks(blocks, parts);
+    } else {
+      division.layers = pipeline::parse_split(by_hand, names, parts);
+      parallel::check_parts(*sequential, division.layers);
+    }
     const int64_t limit = limit_of_stage(recipe, grid);
     std::vector<LayerCost> costs;
     if (by_hand.empty() || limit > 0)
-      costs =
-          parallel::costs_of_first(world, [&] { return measured(recipe, objective, data, grid); });
+      costs = parallel::costs_of_first(
+          world, [&] { return measured(recipe, objective, data, grid, blocks); });
     const PipelineSchedule schedule = schedule_for(recipe, grid);
-    if (by_hand.empty()) division.layers = fitted_split(costs, schedule, limit).split;
-    division.advice = advice_for(recipe, division.layers, costs, schedule, limit);
+    if (by_hand.empty()) division.layers = fitted_split(costs, schedule, limit, blocks).split;
+    division.advice =
+        place_of(recipe, grid) == fit::StagePlace::one_device
+            ? fmt::format(
+                  ": all stages share the memory of one worker; with --workers {} each has "
+                  "as much",
+                  grid.shape().stages)
+            : advice_for(recipe, division.layers, costs, schedule, limit, blocks);
     division.less = what_needs_less(recipe);
   }
   parallel::check_parts(*sequential, division.layers);

@@ -29,14 +29,9 @@ MemoryNeeds memory_needs_of_mirror(const torch::nn::Module& model) {
 MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
                          const collective::Shards& shards, int pipeline) {
   const MemoryNeeds mirror = memory_needs_of_mirror(model);
-  const int64_t all = mirror.parameters, trained = mirror.gradients;
-  const bool narrow = recipe.train.compress == "f16" || recipe.train.compress == "bf16";
-  const int64_t slots = parallel::schedule_of(shards, pipeline).slots;
-  const int64_t state = optim::optimizers().at(recipe.optimizer.name).state_per_parameter * trained;
-  const int64_t divided_by = recipe.parallel.zero ? shards.world_size() : 1;
-  return {.parameters = all,
-          .gradients = narrow ? slots * trained / 2 + trained : slots * trained,
-          .optimizer = (state + divided_by - 1) / divided_by};
+  return fit::memory_needs(mirror.parameters, mirror.gradients, recipe,
+                           parallel::schedule_of(shards, pipeline).slots,
+                           recipe.parallel.zero ? shards.world_size() : 1);
 }
 
 void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit,

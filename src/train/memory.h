@@ -12,20 +12,14 @@
 #include "collective/communicator.h"
 #include "collective/plan/shards.h"
 #include "device/memory_account.h"
+#include "fit/memory_needs.h"
 #include "lockstep/model.h"
 #include "recipe/recipe.h"
 #include "run/events.h"
 
 namespace lockstep::train {
 
-/// What training needs of a device's memory before the first step, in bytes.
-struct MemoryNeeds {
-  int64_t parameters = 0;  ///< and buffers
-  int64_t gradients = 0;
-  int64_t optimizer = 0;
-
-  int64_t sum() const { return parameters + gradients + optimizer; }
-};
+using fit::MemoryNeeds;
 
 /// Of a model or some layers of it, in pipeline number `pipeline`.
 MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/host.h"
+#include "data/dataset.h"
 #include "data/loader.h"
 #include "device/allocator.h"
 #include "lockstep/error.h"
@@ -22,6 +24,7 @@
 #include "parallel/parameters.h"
 #include "train/batch_tensors.h"
 #include "train/make_model.h"
+#include "train/model_facts.h"
 #include "train/outputs.h"
 #include "train/placement.h"
 #include "virtual_devices/accounts.h"
@@ -35,7 +38,10 @@ using parallel::ModelPart;
 constexpr int kUpdates = 3;              ///< of which the fastest counts
 constexpr double kEnoughSeconds = 0.25;  ///< passes are repeated until they took as long
 constexpr int kMostRounds = 5;
-constexpr size_t kMostModels = 8;  ///< that are kept for other passes of as many samples
+/// Of the memory that this host has left, so that measuring does not make it swap.
+constexpr double kUsedOfHost = 0.7;
+/// Of that, what models may have that are kept for other passes of as many samples.
+constexpr double kKeptOfUsed = 0.25;
 
 Recipe for_one_device(Recipe recipe) {
   recipe.parallel = {};
@@ -53,28 +59,48 @@ Tensors received(const Tensors& tensors) {
   return Tensors(std::move(copies));
 }
 
-int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
-  int64_t bytes = 0;
-  for (const torch::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
+CallPlace call_place(int64_t samples) {
+  return {"the measured pass of", samples, samples};
 }
 
-fit::LayerSize size_of(const ModelPart& part, const std::string& name) {
-  const torch::nn::Module& module = part.module();
-  return {.name = name,
-          .state = bytes_of(module.parameters()) + bytes_of(module.buffers()),
-          .trained = bytes_of(parallel::trained_parameters(module).tensors)};
+// Inputs of the layer after these, without history.
+Tensors outputs_without_gradients(const ModelPart& layers, const Tensors& inputs, int64_t samples) {
+  const torch::NoGradGuard no_grad;
+  std::vector<Tensors::Item> leaves;
+  for (const auto& [name, tensor] : forward_of(layers, inputs, call_place(samples)))
+    leaves.emplace_back(name, tensor.detach().set_requires_grad(tensor.is_floating_point()));
+  return Tensors(std::move(leaves));
 }
+
+MemoryAccount* counted_account(const Recipe& recipe, c10::Device device) {
+  if (MemoryAccount* const account = virtual_devices::account_of(device)) return account;
+  throw BadInput(
+      "device.kind = {}: its memory is not counted, so that nothing can be measured; use cpu or "
+      "virtual",
+      recipe.device.kind);
+}
+
+// A device that has so many bytes more than are in use, until this is destroyed.
+class Limited {
+ public:
+  Limited(MemoryAccount& account, int64_t room) : account_(account) {
+    account_.set_limit(account_.figures().in_use + std::max<int64_t>(room, 1));
+  }
+  Limited(const Limited&) = delete;
+  Limited& operator=(const Limited&) = delete;
+  ~Limited() { account_.set_limit(0); }
+
+ private:
+  MemoryAccount& account_;
+};
 
 class PassMeter final : public fit::Meter {
  public:
   PassMeter(const Recipe& recipe, std::shared_ptr<const data::TrainingData> data,
             const std::string& devices);
 
-  const std::vector<fit::LayerSize>& layers() const override { return layers_; }
-  const std::string& undivided() const override { return undivided_; }
-  int64_t bytes_per_sample() const override { return bytes_per_sample_; }
-  std::optional<fit::PassCost> measure(const fit::Pass& pass, int64_t room) override;
+  const fit::ModelFacts& model() const override { return model_; }
+  fit::MeasuredPass measure(const fit::Pass& pass, int64_t room) override;
   std::vector<pipeline::LayerCost> layer_costs(const fit::Pass& pass) override;
   double update_seconds(int64_t bytes) override;
 
@@ -84,20 +110,24 @@ class PassMeter final : public fit::Meter {
   struct Warm {
     std::shared_ptr<Model> model;
     Batch batch;
-    std::vector<int64_t> kept;  ///< by layer
+    std::vector<std::optional<int64_t>> kept;  ///< by layer; nothing: it needs too much
   };
 
-  bool can_be_divided() const { return undivided_.empty(); }
+  bool has_layers() const { return model_.layers.size() > 1; }
   std::shared_ptr<Model> new_model(const std::string& precision) const;
   ModelPart part(const std::shared_ptr<Model>& model, Range layers, Activations activations) const;
   Batch batch_of(int64_t samples, c10::Device device) const;
   Tensors inputs_of(const std::shared_ptr<Model>& model, int64_t layer, const Batch& batch) const;
   Warm& warm(int64_t samples, const std::string& precision, int64_t room);
+  std::optional<int64_t> kept_by(const ModelPart& layer, const Tensors& inputs, const Batch& batch,
+                                 int64_t room) const;
   fit::PassCost run(const ModelPart& part, const Tensors& inputs, const Batch& batch) const;
   fit::PassCost best_of_some(const ModelPart& part, const Tensors& inputs,
                              const Batch& batch) const;
-  void wait() const;
   int64_t in_use() const { return account_->figures().in_use; }
+  int64_t held_by_models() const { return in_use() - in_use_at_first_; }
+  /// The memory that a pass may need, where a device has `room`: this host may have less.
+  int64_t room_here(int64_t room) const { return std::min(room, of_host_ - held_by_models()); }
 
   // Constant after construction.
   const Recipe recipe_;
@@ -105,9 +135,9 @@ class PassMeter final : public fit::Meter {
   const std::shared_ptr<Objective> objective_;
   const c10::Device device_;
   MemoryAccount* const account_;
-  std::vector<fit::LayerSize> layers_;
-  std::string undivided_;
-  int64_t bytes_per_sample_ = 0;
+  const int64_t in_use_at_first_;
+  const int64_t of_host_;  ///< bytes that may be used to measure
+  fit::ModelFacts model_;
 
   std::map<std::pair<int64_t, std::string>, Warm> warm_;  ///< by samples and precision
 };
@@ -118,32 +148,13 @@ PassMeter::PassMeter(const Recipe& recipe, std::shared_ptr<const data::TrainingD
       data_(std::move(data)),
       objective_(make_objective(recipe_, *data_->splits.test)),
       device_(device_for(recipe_, 0, devices)),
-      account_(virtual_devices::account_of(device_)) {
-  if (account_ == nullptr)
-    throw BadInput(
-        "device.kind = {}: its memory is not counted, so that nothing can be measured; use cpu or "
-        "virtual",
-        recipe_.device.kind);
+      account_(counted_account(recipe_, device_)),
+      in_use_at_first_(in_use()),
+      of_host_(static_cast<int64_t>(kUsedOfHost * static_cast<double>(available_memory()))) {
   keep_freed_memory();
   at::set_num_threads(static_cast<int>(recipe_.train.threads));
-  const std::shared_ptr<Model> model = new_model(recipe_.train.precision);
-  const auto sequential = std::dynamic_pointer_cast<SequentialModel>(model);
-  if (!sequential || sequential->layers().size() < 2) {
-    undivided_ =
-        fmt::format("model '{}' does not list its layers (see lockstep/sequential_model.h)",
-                    recipe_.model.name);
-    layers_.push_back(size_of(ModelPart(model), recipe_.model.name));
-  } else {
-    for (const ModelLayer& layer : sequential->layers()) {
-      const auto number = static_cast<int64_t>(layers_.size());
-      layers_.push_back(size_of(part(model, {number, number + 1}, Activations::kept), layer.name));
-    }
-  }
-  if (device_.is_cpu()) return;
-  const Batch one = batch_of(1, device_);
-  for (const Tensors& tensors : {one.inputs, one.targets})
-    for (const auto& [name, tensor] : tensors)
-      bytes_per_sample_ += static_cast<int64_t>(tensor.nbytes());
+  model_ = facts_of(new_model(recipe_.train.precision), recipe_.model.name);
+  model_.bytes_per_sample = data::bytes_of(data_->splits.train->fields());
 }
 
 std::shared_ptr<Model> PassMeter::new_model(const std::string& precision) const {
@@ -157,32 +168,30 @@ std::shared_ptr<Model> PassMeter::new_model(const std::string& precision) const 
 
 ModelPart PassMeter::part(const std::shared_ptr<Model>& model, Range layers,
                           Activations activations) const {
-  if (!can_be_divided()) return ModelPart(model);
+  if (!has_layers()) return ModelPart(model);
   return {std::dynamic_pointer_cast<SequentialModel>(model), layers, activations};
 }
 
 Batch PassMeter::batch_of(int64_t samples, c10::Device device) const {
   const std::shared_ptr<const Dataset>& split = data_->splits.train;
-  data::Loader loader(split, {.batch = samples, .order = data::SampleOrder::sequential});
+  data::Loader loader(split,
+                      {.batch = samples, .order = data::SampleOrder::sequential, .prefetch = 0});
   const data::LoadedBatch& loaded = loader.next();
-  Batch batch = to_tensors(loaded, split->fields(), {0, loaded.whole}, c10::kCPU);
-  batch.inputs = received(batch.inputs);  // the loader's memory ends with it
-  batch.targets = received(batch.targets);
-  return moved(std::move(batch), device);
+  Batch batch = to_tensors(loaded, split->fields(), {0, loaded.whole}, device);
+  if (device.is_cpu()) {  // the loader's memory ends with it
+    batch.inputs = received(batch.inputs);
+    batch.targets = received(batch.targets);
+  }
+  parallel::synchronize(device);
+  return batch;
 }
 
 // What the layers before this one compute.
 Tensors PassMeter::inputs_of(const std::shared_ptr<Model>& model, int64_t layer,
                              const Batch& batch) const {
   if (layer == 0) return batch.inputs;
-  const torch::NoGradGuard no_grad;
-  const auto& layers = std::dynamic_pointer_cast<SequentialModel>(model)->layers();
-  Tensors x = batch.inputs;
-  for (int64_t i = 0; i < layer; ++i) x = layers[static_cast<size_t>(i)].forward(x);
-  std::vector<Tensors::Item> leaves;
-  for (const auto& [name, tensor] : x)
-    leaves.emplace_back(name, tensor.detach().set_requires_grad(tensor.is_floating_point()));
-  return Tensors(std::move(leaves));
+  return outputs_without_gradients(part(model, {0, layer}, Activations::kept), batch.inputs,
+                                   batch.samples);
 }
 
 // Which kernels compute a layer, and so what they keep, may depend on the number of samples.
@@ -191,22 +200,28 @@ Tensors PassMeter::inputs_of(const std::shared_ptr<Model>& model, int64_t layer,
 PassMeter::Warm& PassMeter::warm(int64_t samples, const std::string& precision, int64_t room) {
   const std::pair key = {samples, precision};
   if (const auto known = warm_.find(key); known != warm_.end()) return known->second;
-  while (warm_.size() >= kMostModels) warm_.erase(warm_.begin());
+  if (static_cast<double>(held_by_models()) > kKeptOfUsed * static_cast<double>(of_host_))
+    warm_.clear();
   Warm made{.model = new_model(precision), .batch = batch_of(samples, device_)};
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const auto number = static_cast<int64_t>(i);
-    const Tensors inputs = inputs_of(made.model, number, made.batch);
-    const int64_t before = in_use();
-    account_->set_limit(before + room);
-    run(part(made.model, {number, number + 1}, Activations::kept), inputs, made.batch);
-    account_->set_limit(0);
-    made.kept.push_back(std::max<int64_t>(in_use() - before, 0));
+  Tensors inputs = made.batch.inputs;
+  for (int64_t i = 0; i < std::ssize(model_.layers); ++i) {
+    const ModelPart layer = part(made.model, {i, i + 1}, Activations::kept);
+    made.kept.push_back(kept_by(layer, inputs, made.batch, room));
+    if (!layer.is_last()) inputs = outputs_without_gradients(layer, inputs, samples);
   }
   return warm_.emplace(key, std::move(made)).first->second;
 }
 
-void PassMeter::wait() const {
-  if (!device_.is_cpu()) parallel::synchronize(parallel::current_stream(device_));
+std::optional<int64_t> PassMeter::kept_by(const ModelPart& layer, const Tensors& inputs,
+                                          const Batch& batch, int64_t room) const {
+  const int64_t before = in_use();
+  try {
+    const Limited limited(*account_, room_here(room));
+    run(layer, inputs, batch);
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  }
+  return std::max<int64_t>(in_use() - before, 0);
 }
 
 fit::PassCost PassMeter::run(const ModelPart& part, const Tensors& given,
@@ -215,7 +230,7 @@ fit::PassCost PassMeter::run(const ModelPart& part, const Tensors& given,
   const parallel::Parameters parameters = parallel::trained_parameters(part.module());
   const parallel::GradientHooks hooks(
       parameters, [&](size_t i) { parameters.tensors[i].mutable_grad().reset(); });
-  const CallPlace place{"the measured pass of", batch.samples, batch.samples};
+  const CallPlace place = call_place(batch.samples);
   const int64_t before = in_use();
   fit::PassCost cost;
   Stopwatch stopwatch;
@@ -224,21 +239,24 @@ fit::PassCost PassMeter::run(const ModelPart& part, const Tensors& given,
   Tensors outputs;
   if (part.is_last()) {
     outputs = outputs_of(part, inputs, objective_->outputs(), place);
-    roots = {objective_->loss(outputs, batch).sum};
+    roots = {call_user_code("the objective's loss()", place,
+                            [&] { return objective_->loss(outputs, batch).sum; })};
     gradients = {torch::Tensor()};
   } else {
     outputs = forward_of(part, inputs, place);
     for (const auto& [name, output] : outputs)
       if (output.requires_grad()) roots.push_back(output);
   }
-  wait();
+  parallel::synchronize(device_);
   cost.forward = stopwatch.restart();
   cost.held = in_use() - before;
   for (const auto& [name, output] : outputs) cost.sent += static_cast<int64_t>(output.nbytes());
   if (!part.is_last())
     for (const torch::Tensor& root : roots) gradients.push_back(torch::ones_like(root));
-  if (!roots.empty()) torch::autograd::backward(roots, gradients);
-  wait();
+  if (!roots.empty())
+    call_user_code("the backward pass", place,
+                   [&] { torch::autograd::backward(roots, gradients); });
+  parallel::synchronize(device_);
   cost.backward = stopwatch.seconds();
   return cost;
 }
@@ -255,33 +273,38 @@ fit::PassCost PassMeter::best_of_some(const ModelPart& part, const Tensors& inpu
   return best;
 }
 
-std::optional<fit::PassCost> PassMeter::measure(const fit::Pass& pass, int64_t room) {
-  struct Unlimited {
-    MemoryAccount& account;
-    ~Unlimited() { account.set_limit(0); }
-  } const after{*account_};
+fit::MeasuredPass PassMeter::measure(const fit::Pass& pass, int64_t asked) {
+  Warm& all = warm(pass.samples, pass.precision, asked);
+  const int64_t room = room_here(asked);
+  int64_t kept = 0;
+  for (int64_t i = pass.layers.begin; i < pass.layers.end; ++i) {
+    const std::optional<int64_t>& of_layer = all.kept[static_cast<size_t>(i)];
+    if (!of_layer) return {{}, room};
+    kept += *of_layer;
+  }
+  const Tensors inputs = inputs_of(all.model, pass.layers.begin, all.batch);
+  const auto activations = pass.recompute ? Activations::recomputed : Activations::kept;
+  const ModelPart layers = part(all.model, pass.layers, activations);
+  const int64_t before = in_use();
+  account_->forget_peak();
   try {
-    Warm& all = warm(pass.samples, pass.precision, room);
-    const Tensors inputs = inputs_of(all.model, pass.layers.begin, all.batch);
-    const int64_t before = in_use();
-    account_->set_limit(before + room);
-    account_->forget_peak();
-    const auto activations = pass.recompute ? Activations::recomputed : Activations::kept;
-    fit::PassCost cost = best_of_some(part(all.model, pass.layers, activations), inputs, all.batch);
+    const Limited limited(*account_, room);
+    fit::PassCost cost = best_of_some(layers, inputs, all.batch);
     cost.peak = account_->figures().peak - before;
-    for (int64_t i = pass.layers.begin; i < pass.layers.end; ++i)
-      cost.kept += all.kept[static_cast<size_t>(i)];
-    return cost;
+    cost.kept = kept;
+    return {cost, room};
   } catch (const OutOfMemory&) {
-    return std::nullopt;
+    return {{}, room};
   }
 }
 
 std::vector<pipeline::LayerCost> PassMeter::layer_costs(const fit::Pass& pass) {
   const auto model = std::dynamic_pointer_cast<SequentialModel>(new_model(pass.precision));
-  model->to(c10::kCPU);
-  return parallel::measure_layers(model, batch_of(pass.samples, c10::kCPU).inputs,
-                                  pass.recompute ? Activations::recomputed : Activations::kept);
+  const Batch batch = batch_of(pass.samples, device_);
+  return call_user_code("a layer's forward or backward pass", call_place(pass.samples), [&] {
+    return parallel::measure_layers(model, batch.inputs,
+                                    pass.recompute ? Activations::recomputed : Activations::kept);
+  });
 }
 
 double PassMeter::update_seconds(int64_t bytes) {

@@ -86,6 +86,7 @@ std::vector<c10::Device> made_devices(const Recipe& recipe, int local_rank, int 
                      recipe.device.memory);
     return found;
   }
+  visible_devices(kind, stages, {}, selection);  // refuses a selection of another kind
   limit_cpu_memory(0);
   return std::vector<c10::Device>(static_cast<size_t>(stages), c10::kCPU);
 }

@@ -151,28 +151,39 @@ void Setup::divide_model() {
   };
   for (const int part : grid->parts()) parts.push_back(part_of(model, part));
   release_others(*model, parts);
+  require_memory_for_parts(division.advice);
   const MemoryScope scope(MemoryUse::parameters);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const c10::Device device = devices[i % devices.size()];
-    const std::string name = parallel::device_name(device);
-    const std::string who =
-        grid->shape().stages == 1
-            ? name
-            : fmt::format("{}, which computes stage {} ({}),", name,
-                          grid->shape().stage_of(grid->parts()[i]), parts[i].describe());
-    const MemoryNeeds needs = memory_needs(parts[i].module(), recipe, shards, grid->pipeline());
-    const int64_t limit = memory_limit(recipe);
-    require_memory(
-        needs, who, limit,
-        division.advice.empty() ? advice_on_stages(needs, limit, *model) : division.advice);
-    parts[i].module().to(device);
-  }
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].module().to(device_of(i));
   if (is_data_parallel(recipe))
     mirror_model([&](const std::shared_ptr<Model>& mirrored) { return part_of(mirrored, 0); });
   if (layers.empty()) return;
   // The peak is to be that of stages, not that of the whole model or of measuring its layers.
   for (const c10::Device device : devices)
     if (MemoryAccount* const account = virtual_devices::account_of(device)) account->forget_peak();
+}
+
+// A device may have several parts.
+void Setup::require_memory_for_parts(const std::string& advice) const {
+  std::vector<c10::Device> different;
+  for (const c10::Device device : devices)
+    if (std::ranges::find(different, device) == different.end()) different.push_back(device);
+  for (const c10::Device device : different) {
+    MemoryNeeds needs;
+    std::vector<std::string> computed;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (device_of(i) != device) continue;
+      needs += memory_needs(parts[i].module(), recipe, shards, grid->pipeline());
+      computed.push_back(fmt::format("stage {} ({})", grid->shape().stage_of(grid->parts()[i]),
+                                     parts[i].describe()));
+    }
+    const std::string name = parallel::device_name(device);
+    const int64_t limit = memory_limit(recipe);
+    require_memory(needs,
+                   grid->shape().stages == 1
+                       ? name
+                       : fmt::format("{}, which computes {},", name, fmt::join(computed, ", ")),
+                   limit, advice.empty() ? advice_on_stages(needs, limit, *model) : advice);
+  }
 }
 
 void Setup::mirror_model(const std::function<parallel::ModelPart(std::shared_ptr<Model>)>& whole) {

@@ -69,6 +69,9 @@ struct Setup {
  private:
   void load_initial_weights(Start start);
   void divide_model();
+  c10::Device device_of(size_t part) const { return devices[part % devices.size()]; }
+  /// Throws OutOfMemory.
+  void require_memory_for_parts(const std::string& advice) const;
   void mirror_model(const std::function<parallel::ModelPart(std::shared_ptr<Model>)>& whole);
 };
 

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <string>
 
+#include "base/model_error.h"
 #include "lockstep/error.h"
 
 namespace lockstep::train {
@@ -20,9 +22,9 @@ struct CallPlace {
 };
 
 /// Calls a function of a model or an objective, which may be a user's. An exception from it is
-/// thrown again as an Error that names the function and the place; BadInput, which Lockstep's
-/// classes throw inside such functions, as BadInput. Lockstep's other exceptions pass unchanged:
-/// callers tell a lost worker from other errors by them.
+/// thrown again as a ModelError that names the function and the place, a lack of memory as an
+/// Error; BadInput, which Lockstep's classes throw inside such functions, as BadInput. Lockstep's
+/// other exceptions pass unchanged: callers tell a lost worker from other errors by them.
 template <typename Function>
 auto call_user_code(const char* name, const CallPlace& place, const Function& function) {
   const auto described = [&](const char* what, const std::string& why) {
@@ -30,7 +32,7 @@ auto call_user_code(const char* name, const CallPlace& place, const Function& fu
                        place.number, place.samples, place.samples == 1 ? "" : "s", why, place.hint);
   };
   const auto failure = [&](const std::string& why) {
-    return Error(described(" threw an exception", why));
+    return ModelError(described(" threw an exception", why));
   };
   try {
     return function();
@@ -38,6 +40,8 @@ auto call_user_code(const char* name, const CallPlace& place, const Function& fu
     throw BadInput("{}", described("", error.what()));
   } catch (const Error&) {
     throw;
+  } catch (const std::bad_alloc&) {
+    throw Error(described(" found no memory", "this host has too little"));
   } catch (const c10::Error& error) {
     throw failure(error.what_without_backtrace());
   } catch (const std::exception& error) {

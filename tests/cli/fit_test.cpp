@@ -1,6 +1,7 @@
 // What `lockstep fit` says of memory, against real training runs.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "cli/small_training.h"
 #include "lockstep_command.h"
+#include "scoped_variable.h"
 #include "temporary_folder.h"
 
 namespace lockstep::cli {
@@ -149,6 +151,52 @@ TEST_F(Fit, MeasuresOnVirtualDevicesToo) {
   }
 }
 
+TEST_F(Fit, DividesStagesOnVirtualDevicesSoThatTheyFit) {
+  const Words device =
+      joined(model("resnet20"),
+             {"--device", "virtual", "--set", "train.kernels=torch", "--batch", "16",
+              "--device-memory", "5MiB", "--max-devices", "2", "--devices", "virtual:2"});
+  const std::vector<Json> all = ways(device);
+  const Json* const stages = named(all, "pipeline");
+  ASSERT_NE(stages, nullptr);
+  EXPECT_TRUE(stages->at("fits")) << *stages;
+  const std::string command = stages->at("command");
+  EXPECT_NE(command.find("--devices virtual:2"), std::string::npos) << command;
+  const CommandResult result = train(command + " --set evaluate.batch=1", "stages");
+  EXPECT_EQ(result.exit_code, 0) << command << "\n" << result.err;
+}
+
+TEST_F(Fit, ChoosesABatchThatStagesOnOneCpuTakeTogether) {
+  const auto trained = [&](const std::string& batch) {
+    return lockstep_command(joined(
+        joined({"train", "--batch", batch, "--out", (folder_ / batch).string()}, model("resnet20")),
+        {"--stages", "2", "--device-memory", "16MiB", "--shards", "2", "--steps", "1", "--set",
+         "evaluate.batch=1", "--json"}));
+  };
+  const CommandResult found = trained("auto");
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  const std::string told = "--batch auto: ";
+  const int64_t batch = std::stoll(found.err.substr(found.err.find(told) + told.size()));
+  EXPECT_EQ(trained(fmt::format("{}", 2 * batch)).exit_code, 1) << batch;
+}
+
+TEST_F(Fit, PrintsCommandsThatTrainTakesWhateverTheRecipesStagesAre) {
+  {
+    std::ofstream recipe(folder_ / "interleaved.toml");
+    recipe << "[data]\nname = \"npy:" << folder_.path().string() << "\"\n"
+           << "[model]\nname = \"mlp\"\n[train]\nbatch = 8\nshards = 4\n"
+           << "[parallel]\nstages = 2\nschedule = \"interleaved\"\nparts_per_stage = 2\n";
+  }
+  const std::string recipe = (folder_ / "interleaved.toml").string();
+  int trained = 0;
+  for (const Json& way : ways({recipe, "--device-memory", "1GiB", "--max-devices", "2"})) {
+    const std::string command = way.at("command");
+    const CommandResult result = train(command, fmt::format("taken-{}", trained++));
+    EXPECT_EQ(result.exit_code, 0) << command << "\n" << result.err;
+  }
+  EXPECT_GT(trained, 2);
+}
+
 TEST_F(Fit, PrintsCommandsThatDoNotDependOnHowTheRecipeDividesTheBatch) {
   for (const Json& way :
        ways(joined(model("mlp"), {"--batch", "8", "--device-memory", "1GiB", "--max-devices", "2",
@@ -159,6 +207,12 @@ TEST_F(Fit, PrintsCommandsThatDoNotDependOnHowTheRecipeDividesTheBatch) {
   }
 }
 
+TEST_F(Fit, DoesNotChooseABatchInEveryProcessThatALauncherStarted) {
+  const ScopedVariable rank("RANK", "1"), world("WORLD_SIZE", "2");
+  EXPECT_TRUE(refuses(joined({"train", "--batch", "auto", "--device-memory", "1GiB"}, model("mlp")),
+                      "--batch auto: torchrun's variables started 2 processes"));
+}
+
 TEST_F(Fit, RefusesWhatCannotBeAnswered) {
   EXPECT_TRUE(refuses({"fit", "--batch", "8"}, "--device-memory SIZE"));
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--max-devices", "0"}, "--max-devices 0"));
@@ -166,6 +220,10 @@ TEST_F(Fit, RefusesWhatCannotBeAnswered) {
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--stages", "4"}, "--stages: fit finds"));
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--latency", "-1"}, "--latency -1"));
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--model", "resnet21"}, "resnet20"));
+  const Words small = joined({"fit", "--batch", "8"}, model("mlp"));
+  EXPECT_TRUE(refuses(joined(small, {"--device-memory", "0"}), "0 is no limit"));
+  EXPECT_TRUE(refuses(joined(small, {"--device-memory", "1GiB", "--devices", "virtual:4"}),
+                      "--devices virtual:4: the recipe's device.kind is cpu"));
 }
 
 }  // namespace

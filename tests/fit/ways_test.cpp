@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "base/model_error.h"
+#include "expect_error.h"
+#include "fit/memory_needs.h"
 
 namespace lockstep::fit {
 namespace {
@@ -20,19 +23,20 @@ constexpr int64_t kScratch = 50;     ///< of a pass, besides
 class ExactMeter final : public Meter {
  public:
   explicit ExactMeter(int layers = 4) {
-    for (int i = 0; i < layers; ++i)
-      layers_.push_back(
+    for (int i = 0; i < layers; ++i) {
+      model_.layers.push_back(
           {.name = "layer" + std::to_string(i), .state = kLayerState, .trained = kLayerState});
-    if (layers == 1) undivided_ = "it has one layer";
+      model_.blocks.push_back({i, i + 1});
+    }
+    if (layers == 1) model_.undivided = model_.unrecomputed = "it has one layer";
   }
 
-  const std::vector<LayerSize>& layers() const override { return layers_; }
-  const std::string& undivided() const override { return undivided_; }
-  int64_t bytes_per_sample() const override { return 0; }
-  std::optional<PassCost> measure(const Pass& pass, int64_t room) override {
+  const ModelFacts& model() const override { return model_; }
+  MeasuredPass measure(const Pass& pass, int64_t room) override {
     ++measured_[{pass.samples, pass.precision}];
     const bool is_half = pass.precision == "bf16";
-    if (is_half && !bf16_times_) throw std::runtime_error("no such operator");
+    if (is_half && !bf16_times_) throw ModelError("no such operator");
+    if (pass.samples < fewest_) throw ModelError("expected more samples");
     const double slower = is_half ? *bf16_times_ : 1;
     const int64_t per_sample = pass.layers.size() * kPerSample * pass.samples / (is_half ? 2 : 1);
     const int64_t held = pass.recompute ? per_sample / 4 : per_sample;
@@ -42,24 +46,28 @@ class ExactMeter final : public Meter {
         .sent = pass.samples * kPerSample,
         .forward = 1e-3 * slower * static_cast<double>(per_sample),
         .backward = (pass.recompute ? 3e-3 : 2e-3) * slower * static_cast<double>(per_sample)};
-    if (cost.peak > room) return std::nullopt;
-    return cost;
+    if (cost.peak > room) return {{}, room};
+    return {cost, room};
   }
   std::vector<pipeline::LayerCost> layer_costs(const Pass& pass) override {
+    if (pass.samples < fewest_) throw ModelError("expected more samples");
     const int64_t held = kPerSample * pass.samples / (pass.recompute ? 4 : 1);
-    return std::vector<pipeline::LayerCost>(layers_.size(),
+    return std::vector<pipeline::LayerCost>(model_.layers.size(),
                                             {.seconds = 1.0, .held = held, .working = kScratch});
   }
   double update_seconds(int64_t bytes) override { return 1e-9 * static_cast<double>(bytes); }
 
   /// How many times as long as with fp32 a byte takes; nothing: it has no bf16.
   void set_bf16_times(std::optional<double> times) { bf16_times_ = times; }
+  /// The model throws for passes of fewer samples.
+  void set_fewest(int64_t samples) { fewest_ = samples; }
+  void set_blocks(std::vector<Range> blocks) { model_.blocks = std::move(blocks); }
   /// By samples and precision.
   const std::map<std::pair<int64_t, std::string>, int>& measured() const { return measured_; }
 
  private:
-  std::vector<LayerSize> layers_;
-  std::string undivided_;
+  ModelFacts model_;
+  int64_t fewest_ = 1;
   std::map<std::pair<int64_t, std::string>, int> measured_;
   std::optional<double> bf16_times_ = 2;
 };
@@ -76,9 +84,7 @@ Question question(int64_t limit, int64_t batch) {
   return asked;
 }
 
-struct Found {
-  std::vector<Way> ways;
-
+struct Found : FoundWays {
   const Way* named(const std::string& name) const {
     const auto found = std::ranges::find_if(ways, [&](const Way& w) { return w.name() == name; });
     return found == ways.end() ? nullptr : &*found;
@@ -206,7 +212,7 @@ TEST(Ways, HaveAtMostAsManyDevicesAsAreAllowed) {
 
 TEST(Ways, AreUnknownWhereNotEvenOneSampleCanBeMeasured) {
   ExactMeter meter(1);
-  const Question asked = question(kPerSample, 8);
+  const Question asked = question(kPerSample / 2, 8);
   for (const Way& way : found(asked, meter).ways) {
     EXPECT_FALSE(way.known) << way.name();
     EXPECT_FALSE(way.fits) << way.name();
@@ -222,18 +228,29 @@ TEST(Ways, DivideABatchThatIsAPrimeNumberIntoSingleSamples) {
 TEST(Ways, NameWhatTheRecipeHasAndTheyDoNot) {
   Recipe recipe = question(0, 32).recipe;
   recipe.train.accumulate = 4;
-  recipe.parallel = {
-      .stages = 2, .schedule = "gpipe", .split = "1", .recompute = true, .zero = true};
-  EXPECT_EQ(Way{}.flags(recipe),
-            (std::vector<std::string>{"--batch", "32", "--shards", "1", "--accumulate", "1",
-                                      "--stages", "1", "--split", "", "--set",
-                                      "parallel.recompute=false", "--set", "parallel.zero=false"}));
-  const Way stages{.stages = 2, .split = {{0, 3}, {3, 4}}};
+  recipe.parallel = {.stages = 2,
+                     .parts_per_stage = 1,
+                     .schedule = "gpipe",
+                     .split = "1",
+                     .recompute = true,
+                     .zero = true};
   EXPECT_EQ(
-      stages.flags(recipe),
-      (std::vector<std::string>{"--batch", "32", "--shards", "1", "--accumulate", "1", "--workers",
-                                "2", "--stages", "2", "--schedule", "1f1b", "--split", "3", "--set",
+      Way{}.flags(recipe),
+      (std::vector<std::string>{"--batch", "32", "--shards", "1", "--accumulate", "1", "--stages",
+                                "1", "--split", "", "--set", "parallel.parts_per_stage=0", "--set",
                                 "parallel.recompute=false", "--set", "parallel.zero=false"}));
+  const Way stages{.stages = 2, .split = {{0, 3}, {3, 4}}};
+  EXPECT_EQ(stages.flags(recipe),
+            (std::vector<std::string>{"--batch",      "32",
+                                      "--shards",     "1",
+                                      "--accumulate", "1",
+                                      "--workers",    "2",
+                                      "--stages",     "2",
+                                      "--schedule",   "1f1b",
+                                      "--split",      "3",
+                                      "--set",        "parallel.parts_per_stage=0",
+                                      "--set",        "parallel.recompute=false",
+                                      "--set",        "parallel.zero=false"}));
 }
 
 TEST(Ways, WithZeroDivideTheOptimizersState) {
@@ -288,9 +305,93 @@ TEST(Ways, LeaveOutAPrecisionThatIsSlowOrNotThere) {
   for (const std::optional<double> times : {std::optional<double>(20), std::optional<double>()}) {
     ExactMeter meter;
     meter.set_bf16_times(times);
-    for (const Way& way : found(question(1 << 20, 8), meter).ways)
-      EXPECT_EQ(way.precision, "fp32") << way.name();
+    const Found all = found(question(1 << 20, 8), meter);
+    for (const Way& way : all.ways) EXPECT_EQ(way.precision, "fp32") << way.name();
+    EXPECT_EQ(all.left_out, std::vector<std::string>{times ? "bf16 is left out: its passes take 10 "
+                                                             "times as long"
+                                                           : "bf16 is left out: no such operator"});
   }
+}
+
+TEST(Ways, InLowerPrecisionAreFoundWhereNothingElseFits) {
+  ExactMeter meter(1);
+  const int64_t limit = 3 * kLayerState + kPerSample / 2 + kScratch;
+  const Way* const half = found(question(limit, 4), meter).named("accumulate + bf16");
+  ASSERT_NE(half, nullptr);
+  EXPECT_TRUE(half->fits);
+}
+
+TEST(Ways, WithFewerSamplesThanTheModelComputesAreLeftOut) {
+  for (const int64_t limit : {int64_t{1} << 20, kFixed + 4 * kPerSample * 4 + kScratch}) {
+    ExactMeter meter;
+    meter.set_fewest(2);
+    const Found all = found(question(limit, 16), meter);
+    EXPECT_TRUE(std::ranges::any_of(all.ways, &Way::fits));
+    for (const Way& way : all.ways) EXPECT_GE(way.samples_per_pass, 2) << way.name();
+    EXPECT_EQ(all.left_out.size(), 1) << limit;
+    EXPECT_TRUE(has(all.left_out.front(), "so many samples are left out: 1. expected more samples"))
+        << all.left_out.front();
+  }
+}
+
+TEST(Ways, OfStagesHaveTheSmallestPassesThatTheModelComputesWhereNothingElseFits) {
+  ExactMeter meter(6);
+  meter.set_fewest(2);
+  // Three stages of two layers, with one micro-batch of two samples in flight.
+  Question asked = question(2 * 3 * kLayerState + kPerSample + kScratch + 2 * kPerSample, 64);
+  asked.most_devices = 3;
+  const Found all = found(asked, meter);
+  const auto fits = std::ranges::find_if(all.ways, &Way::fits);
+  ASSERT_NE(fits, all.ways.end());
+  EXPECT_EQ(fits->samples_per_pass, 2);
+}
+
+TEST(Ways, OfAModelThatComputesNoneThrowWhatItThrows) {
+  ExactMeter meter;
+  meter.set_fewest(100);
+  EXPECT_EQ(message_of<ModelError>([&] { found(question(1 << 20, 8), meter); }),
+            "expected more samples");
+}
+
+TEST(Ways, AreDividedBetweenBlocksOnly) {
+  ExactMeter meter(6);
+  meter.set_blocks({{0, 5}, {5, 6}});
+  Question asked = question(1 << 20, 8);
+  const Found all = found(asked, meter);
+  EXPECT_NE(all.named("pipeline"), nullptr);
+  for (const Way& way : all.ways) {
+    EXPECT_LE(way.stages, 2);
+    if (way.stages > 1) EXPECT_EQ(way.split, (std::vector<Range>{{0, 5}, {5, 6}})) << way.name();
+  }
+}
+
+TEST(Ways, OnOneDeviceHaveTheSumOfTheirStages) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  const Way way = predicted({.stages = 2,
+                             .accumulate = 4,
+                             .place = StagePlace::one_device,
+                             .split = {{0, 1}, {1, 4}},
+                             .samples_per_pass = 2},
+                            asked, costs);
+  EXPECT_EQ(way.needs.parameters + way.needs.gradients + way.needs.optimizer, kFixed);
+  // Two micro-batches in the first stage, one of them also in the second, whose inputs the first
+  // one holds.
+  const int64_t layer = 2 * kPerSample;
+  EXPECT_EQ(way.needs.activations, 2 * layer + 2 * layer + kScratch);
+}
+
+TEST(Ways, WithNarrowGradientsExchangeHalfOfTheBytes) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 8);
+  asked.network = {.latency = 0, .bytes_per_second = 1};
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  const Way way{.pipelines = 2, .samples_per_pass = 4};
+  const double wide = predicted(way, asked, costs).seconds_per_step;
+  asked.recipe.train.compress = "f16";
+  const double narrow = predicted(way, asked, costs).seconds_per_step;
+  EXPECT_NEAR(wide - narrow, 4 * kLayerState / 2, 1);
 }
 
 TEST(Ways, KeepTheRecipesPrecision) {
@@ -353,6 +454,16 @@ TEST(LargestBatch, IsNothingWhereParametersDoNotFit) {
   const Question asked = question(kFixed, 8);
   Costs costs(meter, asked.limit, [](const std::string&) {});
   EXPECT_EQ(largest_batch({}, 1, asked, costs, 1000).batch, 0);
+}
+
+TEST(LargestBatch, IsFoundWhereTheModelComputesNoFewSamples) {
+  ExactMeter meter;
+  meter.set_fewest(3);
+  const Question asked = question(kFixed + 4 * kPerSample * 9 + kScratch, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  EXPECT_EQ(largest_batch({}, 1, asked, costs, 1000).batch, 9);
+  EXPECT_EQ(largest_batch({}, 1, asked, costs, 3).batch, 3);
+  EXPECT_THROW(largest_batch({}, 1, asked, costs, 2), ModelError);
 }
 
 TEST(LargestBatch, IsAtMostWhatThereIs) {

@@ -83,6 +83,38 @@ TEST(ModelPart, MustTrainSomething) {
                    {"part 1 (middle.1 to middle.1) has no trained parameters"});
 }
 
+TEST(ModelPart, MayBeAnyBlocksOfAModel) {
+  const Net apart, shared(Net::Ends::shared);
+  EXPECT_EQ(blocks_of(apart), (std::vector<Range>{{0, 1}, {1, 3}, {3, 4}}));
+  EXPECT_NO_THROW(check_parts(apart, blocks_of(apart)));
+  EXPECT_EQ(blocks_of(shared), (std::vector<Range>{{0, 4}}));
+}
+
+/// Activations before, between and after layers, of which two neighbours have one weight.
+struct Neighbours : SequentialModel {
+  Neighbours() {
+    const auto shared = register_module("shared", torch::nn::Linear(2, 2));
+    const auto call = [](const auto& module) {
+      return [module](const Tensors& x) { return Tensors(module->forward(x.only())); };
+    };
+    const auto relu = [](const Tensors& x) { return Tensors(torch::relu(x.only())); };
+    add_layer("flatten", {}, relu);
+    add_layer("fc0", register_module("fc0", torch::nn::Linear(2, 2)));
+    add_layer("relu0", {}, relu);
+    add_layer("fc1", {"shared"}, call(shared));
+    add_layer("fc2", {"shared"}, call(shared));
+    add_layer("relu2", {}, relu);
+    add_layer("fc3", register_module("fc3", torch::nn::Linear(2, 2)));
+    add_layer("relu3", {}, relu);
+  }
+};
+
+TEST(ModelPart, HasNeighboursThatShareWeightsAndWhatTrainsNothingInOneBlock) {
+  const Neighbours net;
+  EXPECT_EQ(blocks_of(net), (std::vector<Range>{{0, 3}, {3, 6}, {6, 8}}));
+  EXPECT_NO_THROW(check_parts(net, blocks_of(net)));
+}
+
 struct Forgetful : SequentialModel {
   explicit Forgetful(const std::string& uses) {
     const auto fc = register_module("fc", torch::nn::Linear(2, 2));

@@ -28,7 +28,7 @@ torch::nn::Sequential some_net() {
 TEST(PipelineErrors, NameOptionsThatCannotBe) {
   expect_refused(3, some_net, {.stages = 2}, {"3 workers", "pipelines of 2 stages", "multiple"});
   expect_refused(1, some_net, {.stages = 7}, {"6 layers", "7 parts"});
-  expect_refused(1, some_net, {.stages = 4}, {"3 have trained parameters", "at most 3 stages"});
+  expect_refused(1, some_net, {.stages = 4}, {"6 layers", "trained parameters", "at most 3 parts"});
   expect_refused(2, some_net, {.split = "2,4"}, {"PipelineOptions::split 2,4", "3 parts"});
   expect_refused(2, some_net, {.split = "nine"}, {"PipelineOptions::split nine", "no layer"});
   expect_refused(2, some_net, {.split = "5"}, {"part 1", "no trained parameters"});
@@ -47,7 +47,21 @@ TEST(PipelineErrors, NameModelsThatCannotBeDivided) {
     torch::nn::Linear first(6, 6);
     return torch::nn::Sequential(first, torch::nn::Linear(6, 6), first);
   };
-  expect_refused(2, tied, {}, {"'0.weight' of part 0", "'2.weight' of part 1", "share weights"});
+  expect_refused(2, tied, {}, {"3 layers", "share weights", "at most 1 part"});
+  expect_refused(2, tied, {.split = "1"},
+                 {"'0.weight' of part 0", "'2.weight' of part 1", "share weights"});
+  for (const bool has_parameters : {false, true})
+    expect_refused(1,
+                   [&] {
+                     torch::nn::Sequential net;
+                     net->push_back(torch::nn::ReLU());
+                     net->push_back(torch::nn::Tanh());
+                     if (has_parameters) net->push_back(torch::nn::Linear(6, 6));
+                     for (const torch::Tensor& each : net->parameters())
+                       each.set_requires_grad(false);
+                     return net;
+                   },
+                   {.stages = 2, .example = pipeline_inputs()}, {"without trained parameters"});
   expect_refused(1, tied, {.recompute = true}, {"PipelineOptions::recompute"});
   expect_refused(1, [] { return std::make_shared<Tangled>(); }, {},
                  {"Tangled", "torch::nn::Sequential", "lockstep::SequentialModel"});
@@ -93,6 +107,14 @@ TEST(PipelineErrors, OfBatchesNameTheirSizes) {
     expect_bad_input([&] { pipeline.step(pipeline_inputs(), pipeline_labels(), cross_entropy); },
                      {"16 samples", "3 equal micro-batches", "PipelineOptions::micro_batches"});
   });
+}
+
+TEST(PipelineErrors, OfInputsThatAreNotThereNameTheRank) {
+  for (const Tensors& nothing : {Tensors(), Tensors(torch::Tensor()), Tensors(torch::tensor(1.0))})
+    as_workers(1, [&](World world) {
+      Pipeline pipeline(plain_net(1), world, {.micro_batches = 4});
+      expect_bad_input([&] { pipeline.forward(nothing); }, {"Pipeline::forward on rank 0"});
+    });
 }
 
 TEST(PipelineErrors, OfLossesSayWhatIsExpected) {

@@ -299,6 +299,18 @@ TEST(Pipeline, LeavesTheGeneratorOfRandomNumbersAsItWas) {
   });
 }
 
+TEST(Pipeline, LeavesModulesInTheModesThatTheyHaveWhenItMeasures) {
+  as_workers(1, [](World world) {
+    torch::nn::Sequential net = norm_net(1);
+    net[1]->as<torch::nn::BatchNorm1d>()->eval();
+    const Pipeline pipeline(
+        net, world,
+        {.stages = 2, .micro_batches = 4, .example = pipeline_inputs().narrow(0, 0, 4)});
+    EXPECT_FALSE(net[1]->as<torch::nn::BatchNorm1d>()->is_training());
+    EXPECT_TRUE(net[0]->as<torch::nn::Linear>()->is_training());
+  });
+}
+
 TEST(Pipeline, LeavesGradientsThatDoNotAccumulate) {
   as_workers(1, [](World world) {
     Pipeline pipeline(plain_net(1), world, {.micro_batches = 4});

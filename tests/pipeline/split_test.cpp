@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "expect_error.h"
 #include "lockstep/error.h"
@@ -141,6 +143,24 @@ TEST(Split, OfWhichNoneFitsIsTheOneThatNeedsLeastAndMoreStagesWouldDo) {
   EXPECT_EQ(stages_that_fit(layers, row, {2, 1, 4}, 250), 4);
   EXPECT_EQ(stages_that_fit(layers, row, {2, 1, 4}, 1000), 1);
   EXPECT_EQ(stages_that_fit(layers, row, {2, 1, 4}, 100), std::nullopt);
+}
+
+TEST(Split, OfBlocksIsThatOfTheirLayersTogether) {
+  const std::vector<LayerCost> layers = various_layers(9);
+  const std::vector<Range> blocks = {{0, 2}, {2, 3}, {3, 6}, {6, 9}};
+  const PipelineScheduleRow& row = pipeline_schedules().at("1f1b");
+  const PipelineSchedule schedule = schedule_of("1f1b", 3, 4);
+  for (int64_t limit = 60; limit < 300; limit += 20) {
+    bool some_fits = false;
+    for (const auto& [second, third] : {std::pair{2, 3}, {2, 6}, {3, 6}})
+      some_fits |= std::ranges::max(bytes_of_stages(
+                       layers, {{0, second}, {second, third}, {third, 9}}, schedule)) <= limit;
+    const FittedSplit found = fitted_split(layers, schedule, limit, blocks);
+    EXPECT_EQ(found.fits, some_fits) << limit;
+    EXPECT_TRUE(std::set<std::string>({"2,3", "2,6", "3,6"}).contains(to_text(found.split)));
+  }
+  EXPECT_EQ(stages_that_fit(layers, row, {2, 1, 4}, 1, blocks), std::nullopt);
+  EXPECT_THROW(fitted_split(layers, schedule_of("1f1b", 5, 4), 0, blocks), BadInput);
 }
 
 TEST(Split, OfInterleavedPartsFitsIfItsStagesDo) {

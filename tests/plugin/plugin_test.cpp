@@ -178,8 +178,8 @@ TEST_F(Plugin, ModelOrObjectiveThatThrowsIsNamedWithTheStep) {
 
 TEST_F(Plugin, ObjectiveThatThrowsOnTheLastStageIsNamedByAllWorkers) {
   const CommandResult ended =
-      lockstep_command(odd({"--set", "model.name=layers", "--workers", "2", "--stages", "2", "--shards", "2",
-                            "--set", "objective.options.fault=throws"}));
+      lockstep_command(odd({"--set", "model.name=layers", "--workers", "2", "--stages", "2",
+                            "--shards", "2", "--set", "objective.options.fault=throws"}));
   EXPECT_EQ(ended.exit_code, 1);
   EXPECT_TRUE(has(ended.err, "no loss today")) << ended.err;
   EXPECT_FALSE(has(ended.err, "closed its transport")) << ended.err;

@@ -1,0 +1,89 @@
+#include "train/model_facts.h"
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <iterator>
+#include <set>
+#include <vector>
+
+#include "lockstep/error.h"
+#include "lockstep/sequential_model.h"
+#include "parallel/model_part.h"
+
+namespace lockstep::train {
+namespace {
+
+using parallel::ModelPart;
+
+// What BadInput says that `check` throws; nothing if it throws none.
+template <typename Check>
+std::string refusal_of(const Check& check) {
+  try {
+    check();
+    return "";
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+}
+
+// Without tensors that are `counted` already, to which these are added.
+fit::LayerSize size_of(const ModelPart& part, const std::string& name,
+                       std::set<const void*>& counted) {
+  fit::LayerSize size{.name = name};
+  const auto bytes_of_new = [&](const torch::Tensor& tensor) {
+    return counted.insert(tensor.unsafeGetTensorImpl()).second
+               ? static_cast<int64_t>(tensor.nbytes())
+               : 0;
+  };
+  for (const torch::Tensor& parameter : part.module().parameters()) {
+    const int64_t bytes = bytes_of_new(parameter);
+    size.state += bytes;
+    if (parameter.requires_grad()) size.trained += bytes;
+  }
+  for (const torch::Tensor& buffer : part.module().buffers()) size.state += bytes_of_new(buffer);
+  return size;
+}
+
+fit::LayerSize size_of(const ModelPart& part, const std::string& name) {
+  std::set<const void*> none;
+  return size_of(part, name, none);
+}
+
+}  // namespace
+
+fit::ModelFacts facts_of(const std::shared_ptr<Model>& model, const std::string& name) {
+  const auto undivided = [&](const std::string& why) {
+    return fit::ModelFacts{.layers = {size_of(ModelPart(model), name)},
+                           .blocks = {{0, 1}},
+                           .undivided = why,
+                           .unrecomputed = why};
+  };
+  const auto sequential = std::dynamic_pointer_cast<SequentialModel>(model);
+  if (!sequential || sequential->layers().empty())
+    return undivided(
+        fmt::format("model '{}' does not list its layers (see lockstep/sequential_model.h)", name));
+  if (sequential->layers().size() == 1)
+    return undivided(fmt::format("model '{}' has one layer", name));
+  const Range all = {0, std::ssize(sequential->layers())};
+  if (const std::string why = refusal_of(
+          [&] { parallel::check_parts(*sequential, {all}, {}, parallel::Untrained::allowed); });
+      !why.empty())
+    return undivided(why);
+  fit::ModelFacts facts{.layers = {}, .blocks = parallel::blocks_of(*sequential)};
+  if (facts.blocks.size() == 1)
+    facts.undivided = fmt::format(
+        "model '{}' has no two parts that both have trained parameters and share none", name);
+  std::vector<Range> apart;
+  std::set<const void*> counted;
+  for (const ModelLayer& layer : sequential->layers()) {
+    const auto number = static_cast<int64_t>(apart.size());
+    apart.push_back({number, number + 1});
+    facts.layers.push_back(size_of(ModelPart(sequential, apart.back()), layer.name, counted));
+  }
+  facts.unrecomputed = refusal_of(
+      [&] { parallel::check_parts(*sequential, apart, {}, parallel::Untrained::allowed); });
+  return facts;
+}
+
+}  // namespace lockstep::train
