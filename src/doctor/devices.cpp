@@ -140,7 +140,7 @@ int gpus_plugged_in(const fs::path& root) {
 }
 
 std::string refusal_of(const VisibleVariables& variables, std::optional<int> cuda_devices) {
-  const std::string refused = refusal_by("virtual", kMostVirtualDevices, variables);
+  std::string refused = refusal_by("virtual", kMostVirtualDevices, variables);
   if (!refused.empty() || !cuda_devices) return refused;
   return refusal_by("cuda", *cuda_devices, variables);
 }

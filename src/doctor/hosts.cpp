@@ -35,7 +35,7 @@ double seconds_since(Clock::time_point begin) {
 // Where ssh would connect to, by its configuration and options. Other commands than OpenSSH's have
 // no flag -G.
 SshTarget target_of(const launch::ListedHost& host, const launch::SshOptions& ssh) {
-  const SshTarget target{.host = launch::address_of(host)};
+  SshTarget target{.host = launch::address_of(host)};
   if (ssh.command != "ssh" && !ssh.command.starts_with("ssh ")) return target;
   constexpr std::chrono::seconds kLongest{2};
   try {

@@ -60,8 +60,8 @@ const MeasuredPass& Costs::measured(const Pass& pass) {
           : fmt::format(" through layers {} to {}", pass.layers.begin, pass.layers.end - 1),
       pass.recompute ? ", with recomputation" : "",
       pass.precision == "fp32" ? "" : ", in " + pass.precision));
-  MeasuredPass came = unless_refused(pass, [&] { return meter_.measure(pass, room_); });
-  return measured_.emplace(key, std::move(came)).first->second;
+  const auto measure = [&] { return meter_.measure(pass, room_); };
+  return measured_.emplace(key, unless_refused(pass, measure)).first->second;
 }
 
 KnownCost Costs::of(const Pass& pass) {
