@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3 -B
 """The bubble of a pipeline: measured, simulated from the measured times of its stages, and by formula.
 
     bench/pipeline_bubble.py [--lockstep build/release/lockstep] [--stages 2] [--micro-batches 2,4,8] [--rounds 3]

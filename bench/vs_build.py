@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3 -B
 """Compares two builds of Lockstep: training, all-reduce and start, in turns on the same machine.
 
     bench/vs_build.py OTHER_LOCKSTEP [--lockstep build/release/lockstep] [--rounds 10]

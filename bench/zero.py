@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3 -B
 """Compares training with --zero and without, in turns on the same machine: time of a step and memory.
 
     bench/zero.py [--lockstep build/release/lockstep] [--rounds 10]
