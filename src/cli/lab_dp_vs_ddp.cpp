@@ -131,8 +131,7 @@ void check_devices(Recipe& recipe, const TrainFlags& flags) {
   if (kind == DeviceKindRow::Count::one_per_worker)
     throw BadInput(
         "device.kind = {}: lab dp-vs-ddp needs several devices for a worker, which has only one "
-        "{}; "
-        "give --device virtual or --device cuda",
+        "{}; give --device virtual or --device cuda",
         recipe.device.kind, recipe.device.kind);
   if (kind != DeviceKindRow::Count::as_asked && !is_given(flags, "device.asynchronous"))
     recipe.device.asynchronous = false;

@@ -167,8 +167,7 @@ RequestedRecipe requested_recipe(const TrainFlags& flags, FolderAccess record,
   if (asked.train.compress == "power_sgd")
     different.emplace_back(
         "train.compress = \"power_sgd\": checkpoints do not contain the error that workers have "
-        "not "
-        "sent yet");
+        "not sent yet");
   if (!different.empty() && !flags.force)
     throw BadInput(
         "--resume --out {}: the result would differ from that of the recipe this run started with: "

@@ -165,8 +165,7 @@ void download(const Download& wanted) {
     if (began == Began::at_start)
       throw BadInput(
           "{}: the download has sha512 {}..., expected {}...: it was changed or truncated on the "
-          "way; "
-          "run the command again, or give the files with --from",
+          "way; run the command again, or give the files with --from",
           wanted.url, got.substr(0, 16), wanted.sha512.substr(0, 16));
   }
   fs::rename(part, wanted.to);

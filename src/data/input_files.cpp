@@ -71,8 +71,7 @@ class InputFiles::ArrayFile final : public File {
     if (array_.type() != input.type)
       throw BadInput(
           "{}: is {}, but the model was trained on {}: bytes are scaled to 0..1 and floats are "
-          "not, "
-          "so save it as {}",
+          "not, so save it as {}",
           path.string(), array_.type() == Type::u8 ? "uint8" : "not uint8",
           input.type == Type::u8 ? "uint8" : "float32",
           input.type == Type::u8 ? "uint8" : "float32");

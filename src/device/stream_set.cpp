@@ -67,9 +67,8 @@ StreamSet::OrderedStream& StreamSet::begin(StreamId stream, const std::string& b
     if (const auto earlier = order_.add(*history, access))
       throw BadInput(
           "{} {} a tensor on {}:{} that {} {} on another stream, and nothing makes this stream "
-          "wait "
-          "for that: record a c10::Event there and let this stream wait for it (event.block), or "
-          "synchronize",
+          "wait for that: record a c10::Event there and let this stream wait for it (event.block), "
+          "or synchronize",
           by, access.written ? "writes" : "reads", options_.kind, stream.device, *earlier->by,
           earlier->written ? "writes" : "reads");
   }

@@ -64,8 +64,7 @@ std::vector<int> numbers_of(const std::string& as_written, const std::string& li
     if (!number && entry.find(':') != std::string::npos)
       throw BadInput(
           "{}: '{}' names a kind of device again; all are of one kind, which is written once, as "
-          "in "
-          "virtual:0,2",
+          "in virtual:0,2",
           as_written, entry);
     if (!number)
       throw BadInput("{}: '{}' is not a device's number; expected a list such as 0,2", as_written,

@@ -16,8 +16,7 @@ void check(const ElasticJob& job) {
                               !job.placement.master.empty() || flags.least || flags.most))
     throw BadInput(
         "--join {}: --nnodes, --node-rank, --master, --min-workers and --max-workers are set by "
-        "the "
-        "job that is joined; leave them out",
+        "the job that is joined; leave them out",
         flags.join);
   const int least = job.least(), most = job.most(), first = job.first();
   if (least < 1 || least > most) throw BadInput("--min-workers {}: expected 1 to {}", least, most);

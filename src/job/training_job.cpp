@@ -105,8 +105,7 @@ void check_stages(const TrainingJob& job) {
     throw BadInput(
         "--elastic: workers of a job with stages cannot join or leave, since each has another part "
         "of the model; leave --elastic out and continue by --resume after a loss, or leave "
-        "--stages "
-        "out");
+        "--stages out");
 }
 
 void check_zero(const TrainingJob& job) {

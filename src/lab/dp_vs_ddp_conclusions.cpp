@@ -30,10 +30,8 @@ std::string about_bytes(const DpVsDdpRow& dp, const DpVsDdpRow& ddp) {
   return fmt::format(
       "In a step DataParallel copies {} of parameters and buffers and {} of samples to the other "
       "devices, and {} of gradients{} back: {} in all, every byte through the first device; a "
-      "device "
-      "of DDP moves {}. Compute waits for this {:.0f} % of the time with DataParallel, where "
-      "nothing "
-      "overlaps, and {:.0f} % with DDP.",
+      "device of DDP moves {}. Compute waits for this {:.0f} % of the time with DataParallel, "
+      "where nothing overlaps, and {:.0f} % with DDP.",
       format_bytes(dp.replicated), format_bytes(dp.scattered), format_bytes(dp.gradients), buffers,
       format_bytes(dp.moved()), format_bytes(ddp.first_moves), 100 * dp.waiting, 100 * ddp.waiting);
 }

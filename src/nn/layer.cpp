@@ -177,8 +177,7 @@ void require_no_second_derivative() {
   if (torch::GradMode::is_enabled())
     throw BadInput(
         "lockstep::nn: gradients of gradients (create_graph) are not supported; make the layer "
-        "with "
-        "Kernels::torch");
+        "with Kernels::torch");
 }
 
 void keep(torch::autograd::AutogradContext& context, const c10::intrusive_ptr<Kept>& kept,

@@ -24,8 +24,7 @@ void GradientSync::State::join(const std::function<void()>& loop, const Optimize
   if (const auto device = replica_.parameters().tensors[0].device(); !device.is_cpu())
     throw BadInput(
         "join on {}: LibTorch cannot load an optimizer's state there; give all workers equally "
-        "many "
-        "batches (Uneven::pad or Uneven::drop)",
+        "many batches (Uneven::pad or Uneven::drop)",
         parallel::device_name(device));
   fail_stop_->run([&] {
     joining_ = true;

@@ -76,7 +76,7 @@ void FlatState::broadcast(int root, collective::Cargo cargo) {
   for (const auto& [state, place] : items_) {
     const torch::Tensor& tensor = state.tensor;
     if (tensor.scalar_type() != place.scalar_type() || tensor.sizes() != place.sizes())
-      throw BadInput("{} was {} and is {} now; make a new DistributedDataParallel", state.name,
+      throw BadInput("{} was {} and is {} now; wrap the model again afterwards", state.name,
                      describe(place), describe(tensor));
     if (group_.rank() == root && tensor.numel() > 0) copy_bytes(tensor, place);
   }

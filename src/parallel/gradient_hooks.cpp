@@ -49,7 +49,8 @@ GradientHooks::GradientHooks(Parameters parameters, OnGradient on_gradient)
   for (size_t i = 0; i < parameters_.size(); ++i)
     if (calls_back(*grad_accumulator(parameters_.tensors[i])))
       throw BadInput(
-          "parameter '{}' is already in another DistributedDataParallel; destroy that one first",
+          "parameter '{}' is already in another DistributedDataParallel or Pipeline; destroy that "
+          "one first",
           parameters_.names[i]);
   hooks_.resize(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) attach(i);

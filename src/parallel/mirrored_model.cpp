@@ -94,8 +94,8 @@ bool has_same_layout(const torch::Tensor& a, const torch::Tensor& b) {
 class Pack {
  public:
   void add(size_t number, const torch::Tensor& tensor) {
-    constexpr int64_t kAlignment = 64;
-    const int64_t unit = std::max<int64_t>(kAlignment / tensor.element_size(), 1);
+    constexpr int64_t kCacheLine = 64;
+    const int64_t unit = std::max<int64_t>(kCacheLine / tensor.element_size(), 1);
     places_.push_back({number, end_, tensor.sizes().vec()});
     pieces_.push_back(tensor.detach().reshape({-1}));
     end_ += tensor.numel();

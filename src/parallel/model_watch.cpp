@@ -79,17 +79,16 @@ void ModelWatch::check_parameters() const {
   for (const WatchedParameter& watched : parameters_) {
     const auto& [name, parameter, before, device, trained, version, memory] = watched;
     if (parameter.scalar_type() != before.scalar_type() || parameter.sizes() != before.sizes())
-      throw BadInput("parameter '{}' was {} and is {} now; make a new DistributedDataParallel",
-                     name, describe(before), describe(parameter));
+      throw BadInput("parameter '{}' was {} and is {} now; wrap the model again afterwards", name,
+                     describe(before), describe(parameter));
     if (parameter.device() != device)
       throw BadInput(
-          "parameter '{}' was on {} and is on {} now; move the model first, then make a "
-          "DistributedDataParallel",
-          name, device_name(device), device_name(parameter.device()));
+          "parameter '{}' was on {} and is on {} now; move the model before it is wrapped", name,
+          device_name(device), device_name(parameter.device()));
     if (parameter.requires_grad() != trained)
       throw BadInput(
           "parameter '{}' was {} and is {} now: which parameters are trained must not change; "
-          "make a new DistributedDataParallel afterwards",
+          "wrap the model again afterwards",
           name, trained ? "trained" : "frozen", trained ? "frozen" : "unfrozen");
   }
 }
@@ -101,7 +100,7 @@ void ModelWatch::check_structure() {
   const std::string added = first_missing(now, tensors_);
   throw BadInput(
       "{} was {} after the model was prepared for several workers, which would not keep it alike; "
-      "register everything in the model's constructor, or make a new DistributedDataParallel "
+      "register everything in the model's constructor, or wrap the model again "
       "afterwards",
       added.empty() ? first_missing(tensors_, now) : added,
       added.empty() ? "removed" : "registered");

@@ -74,8 +74,7 @@ void check_devices(const PipelineOptions& options, const World& world) {
   if (given > 1 && given != static_cast<size_t>(stages))
     throw BadInput(
         "PipelineOptions::devices lists {} devices, but this worker computes {}: list one for "
-        "each, "
-        "or one for all",
+        "each, or one for all",
         given, plural(stages, "stage"));
 }
 
@@ -184,8 +183,7 @@ PipelineOptions parallel::checked_options(const SequentialModel& model, World& w
   if (const auto name = sync_batch_norm_of(model))
     throw BadInput(
         "Pipeline with SyncBatchNorm '{}': it would wait for workers that compute other layers; "
-        "use "
-        "BatchNorm, whose statistics are per micro-batch",
+        "use BatchNorm, whose statistics are per micro-batch",
         *name);
   if (parallel::trained_parameters(model).size() == 0)
     throw BadInput(
@@ -230,7 +228,7 @@ Pipeline::State::State(std::shared_ptr<torch::nn::Module> model, World world,
   try {
     make_parts();
   } catch (...) {
-    for (World& world : grid_.worlds()) world.abort(parallel::text_of(std::current_exception()));
+    for (World& each : grid_.worlds()) each.abort(parallel::text_of(std::current_exception()));
     throw;
   }
   actions_ = parallel::actions_of(options_.schedule, grid_, options_.micro_batches);

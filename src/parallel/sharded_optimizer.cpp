@@ -40,8 +40,7 @@ const Parameters& checked(const Parameters& parameters) {
     if (tensor.layout() != torch::kStrided || !tensor.is_non_overlapping_and_dense())
       throw BadInput(
           "ShardedOptimizer: {} ({}) is sparse, or a view with gaps or of shared elements; "
-          "expected "
-          "a dense tensor",
+          "expected a dense tensor",
           parameter.name(), parallel::describe(tensor));
     const Tensor& first = parameters.front().tensor;
     if (tensor.device() != first.device())

@@ -41,8 +41,7 @@ void require_enough_layers(size_t layers, int parts) {
   if (static_cast<size_t>(parts) > layers)
     throw BadInput(
         "a model of {} layers cannot be divided into {} parts: use fewer stages or parts per "
-        "stage, "
-        "at most {} parts in all",
+        "stage, at most {} parts in all",
         layers, parts, layers);
 }
 

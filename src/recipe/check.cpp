@@ -93,8 +93,7 @@ void check_zero(const Recipe& recipe) {
     if (row->elementwise) possible.push_back(row->name);
   throw BadInput(
       "parallel.zero (--zero): optimizer.name = \"{}\" computes the norms of whole layers, of "
-      "which "
-      "a worker would have only a share; use {}, or leave parallel.zero out",
+      "which a worker would have only a share; use {}, or leave parallel.zero out",
       recipe.optimizer.name, fmt::join(possible, " or "));
 }
 
@@ -182,8 +181,7 @@ void check_device_count(const Recipe& recipe, int64_t devices) {
   if (!is_data_parallel(recipe) || devices <= pieces_of(recipe)) return;
   throw BadInput(
       "{}: there are {} devices (--devices), but only {} to compute in a step, so that some "
-      "devices "
-      "would have none; use fewer devices, or set train.shards (--shards) to {} or more",
+      "devices would have none; use fewer devices, or set train.shards (--shards) to {} or more",
       kMode, devices,
       recipe.train.accumulate == 1 ? plural(shards_of(recipe), "shard")
                                    : fmt::format("{} of {}", plural(pieces_of(recipe), "piece"),
@@ -204,8 +202,7 @@ void check_worker_count(const Recipe& recipe, int workers) {
     if (pipelines > shards)
       throw BadInput(
           "--workers {} are {} pipelines of {} stages, and the recipe has {}: each pipeline needs "
-          "at "
-          "least one; set train.shards (--shards) to more, or use fewer workers",
+          "at least one; set train.shards (--shards) to more, or use fewer workers",
           workers, pipelines, shape.stages, plural(shards, "shard"));
     check_micro_batches(recipe, shape, pipelines);
     return;

@@ -207,8 +207,7 @@ std::vector<Key> parallel_keys(Recipe& r) {
        0, 0, kRecord},
       {"parallel.zero", &r.parallel.zero,
        "divide the optimizer's state among the workers that train the same part of the model "
-       "(ZeRO, "
-       "stage 1): less memory",
+       "(ZeRO, stage 1): less memory",
        0, 0, kRecord},
   };
 }

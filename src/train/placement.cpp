@@ -27,8 +27,7 @@ int found_cuda_devices() {
   if (!at::hasCUDA())
     throw BadInput(
         "device.kind = \"cuda\": LibTorch {} was built without CUDA; build Lockstep with one that "
-        "has "
-        "it (Debian 13, contrib: libtorch-cuda-dev), or set device.kind to cpu or virtual",
+        "has it (Debian 13, contrib: libtorch-cuda-dev), or set device.kind to cpu or virtual",
         TORCH_VERSION);
   const int found = count_by_libtorch(c10::kCUDA);
   if (found == 0)

@@ -80,8 +80,7 @@ class WidenedCall {
                 at::MemOverlapStatus::No)
           throw BadInput(
               "{} writes two tensors in half precision that share memory: call it for one after "
-              "the "
-              "other",
+              "the other",
               schema_.name());
   }
 
