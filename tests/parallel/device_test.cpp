@@ -124,7 +124,7 @@ TEST(DevicesInDdp, MustBeOneForAllParametersAndStayThat) {
     DistributedDataParallel ddp(net, world);
     net->to(torch::kCPU);
     expect_bad_input([&] { ddp(torch::ones({2, 2, 5, 5})); },
-                     {"was on virtual:", "is on cpu now", "move the model first"});
+                     {"was on virtual:", "is on cpu now", "move the model before it is wrapped"});
   });
 }
 
