@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -34,6 +35,8 @@ namespace fs = std::filesystem;
 constexpr const char* kMarkVariable = "LOCKSTEP_LAUNCHER_MARK";
 // Limit for processes that start others faster than they are found.
 constexpr int kMostSweeps = 20;
+// How long a guardian may take to end.
+constexpr int kMostMilliseconds = 2000;
 
 std::string random_mark() {
   std::random_device device;
@@ -121,6 +124,11 @@ Guardian::Guardian() : mark_(random_mark()) {
 
 Guardian::~Guardian() {
   close(pipe_);
+  // One that was stopped (SIGSTOP) would never end. All workers have ended by now.
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  pollfd ended = {process, POLLIN, 0};
+  if (process < 0 || poll(&ended, 1, kMostMilliseconds) != 1) kill(pid_, SIGKILL);
+  if (process >= 0) close(process);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;
 }
 
