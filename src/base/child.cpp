@@ -16,6 +16,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kDone = 0, kFailed = 1, kBadInput = 2;
+constexpr char kEnd = '\n';  // of a text, which is missing where the work has called exit()
 
 void write_all(int descriptor, const std::string& text) {
   for (size_t written = 0; written < text.size();) {
@@ -49,7 +50,7 @@ std::string read_all(int descriptor) {
     code = kFailed;
     text = error.what();
   }
-  write_all(result, text);
+  write_all(result, text + kEnd);
   std::fflush(nullptr);
   _exit(code);
 }
@@ -66,7 +67,7 @@ std::string in_child_process(const std::function<std::string()>& work) {
     be_the_child(ends[1], work);
   }
   close(ends[1]);
-  const std::string text = read_all(ends[0]);
+  std::string text = read_all(ends[0]);
   close(ends[0]);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -74,6 +75,12 @@ std::string in_child_process(const std::function<std::string()>& work) {
   if (WIFSIGNALED(status))
     throw Error(fmt::format("a process that measured for this one was ended by signal {}",
                             WTERMSIG(status)));
+  if (!text.ends_with(kEnd))
+    throw Error(fmt::format(
+        "a process that measured for this one ended itself, with exit code {}: what is measured, "
+        "such as a model's forward(), must return or throw",
+        WEXITSTATUS(status)));
+  text.pop_back();
   if (WEXITSTATUS(status) == kBadInput) throw BadInput("{}", text);
   if (WEXITSTATUS(status) != kDone) throw Error(text);
   return text;

@@ -34,5 +34,15 @@ TEST(ChildProcess, ThatIsKilledIsAnError) {
                Error);
 }
 
+// As a plugin's code may.
+TEST(ChildProcess, ThatEndsItselfIsAnError) {
+  for (const int code : {0, 1, 3}) {
+    const std::string why =
+        message_of<Error>([&] { in_child_process([&]() -> std::string { _exit(code); }); });
+    EXPECT_NE(why.find("ended itself, with exit code " + std::to_string(code)), std::string::npos)
+        << why;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep
