@@ -1,6 +1,9 @@
 #include "lockstep/sharded_optimizer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <sstream>
 #include <tuple>
@@ -24,9 +27,31 @@ using Parameters = std::vector<GroupedParameter>;
 Parameters parameters_in(const Groups& groups) {
   Parameters all;
   for (size_t g = 0; g < groups.size(); ++g)
-    for (size_t i = 0; i < groups[g].params().size(); ++i)
-      all.push_back({groups[g].params()[i], g, i});
+    for (size_t i = 0; i < groups[g].params().size(); ++i) {
+      const Tensor& tensor = groups[g].params()[i];
+      if (!tensor.defined() || tensor.layout() != torch::kStrided)
+        all.push_back({tensor, g, i, {}, {}});
+      else
+        all.push_back({tensor, g, i, tensor.sizes().vec(), tensor.strides().vec()});
+    }
   return all;
+}
+
+// Each is updated by itself, perhaps by another worker.
+void require_own_memory(const Parameters& parameters) {
+  const auto begin_of = [](const GroupedParameter* parameter) {
+    return static_cast<const std::byte*>(parameter->tensor.data_ptr());
+  };
+  std::vector<const GroupedParameter*> in_order;
+  for (const GroupedParameter& parameter : parameters)
+    if (parameter.tensor.numel() > 0) in_order.push_back(&parameter);
+  std::ranges::sort(in_order, {}, begin_of);
+  for (size_t i = 1; i < in_order.size(); ++i)
+    if (begin_of(in_order[i]) < begin_of(in_order[i - 1]) + in_order[i - 1]->tensor.nbytes())
+      throw BadInput(
+          "ShardedOptimizer: {} and {} share memory, but each is updated by itself; give one of "
+          "them, or a .clone()",
+          in_order[i - 1]->name(), in_order[i]->name());
 }
 
 const Parameters& checked(const Parameters& parameters) {
@@ -52,6 +77,7 @@ const Parameters& checked(const Parameters& parameters) {
       throw BadInput("ShardedOptimizer: {} is also {}; give each parameter once", parameter.name(),
                      other->second->name());
   }
+  require_own_memory(parameters);
   return parameters;
 }
 
@@ -127,6 +153,14 @@ void ShardedUpdate::State::check_unchanged(const Groups& groups) const {
     throw BadInput(
         "ShardedOptimizer: its parameter groups were changed after it was made; give it all groups "
         "when it is made");
+  for (const GroupedParameter& made : parameters)
+    if (made.tensor.sizes() != made.sizes || made.tensor.strides() != made.strides)
+      throw BadInput(
+          "ShardedOptimizer: {} had sizes [{}] and strides [{}] when the optimizer was made, and "
+          "has "
+          "[{}] and [{}] now; its state belongs to the elements it had: make a new optimizer",
+          made.name(), fmt::join(made.sizes, ", "), fmt::join(made.strides, ", "),
+          fmt::join(made.tensor.sizes(), ", "), fmt::join(made.tensor.strides(), ", "));
 }
 
 std::vector<char> ShardedUpdate::State::gradients_here() const {

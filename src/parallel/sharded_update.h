@@ -19,6 +19,8 @@ struct GroupedParameter {
   torch::Tensor tensor;
   size_t group;
   size_t index;
+  std::vector<int64_t> sizes;  ///< when the optimizer was made
+  std::vector<int64_t> strides;
 
   std::string name() const { return fmt::format("parameter {} of group {}", index, group); }
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "expect_error.h"
 #include "lockstep/ddp.h"
 #include "parallel/own_optimizer.h"
 #include "parallel/some_parameters.h"
@@ -148,6 +149,37 @@ TEST(ShardedOptimizer, FollowsParametersThatGetOtherMemory) {
     parameter.mutable_grad() = torch::ones({300});
     optimizer.step();
     EXPECT_TRUE(parameter.detach().equal(torch::full({300}, 7.5F)));
+  });
+}
+
+// State and pieces belong to elements by their place in memory.
+TEST(ShardedOptimizer, RefusesParametersThatGotAnotherLayout) {
+  for (const Tensor& other : {torch::ones({20, 30}).t(), torch::ones({30, 40}).narrow(1, 0, 20),
+                              torch::ones({60, 20}), torch::ones({3, 20})})
+    as_workers(2, [&](World world) {
+      Tensor parameter = torch::ones({30, 20}).requires_grad_();
+      ShardedOptimizer<torch::optim::SGD> optimizer(Tensors{parameter}, 0.5, world);
+      parameter.set_data(other);
+      parameter.mutable_grad() = torch::ones_like(other);
+      const std::string why = message_of<BadInput>([&] { optimizer.step(); });
+      EXPECT_TRUE(has(why, "parameter 0 of group 0 had sizes [30, 20] and strides [20, 1] when"))
+          << why;
+      EXPECT_TRUE(has(why, "make a new optimizer")) << why;
+    });
+}
+
+TEST(ShardedOptimizer, RefusesParametersThatShareMemory) {
+  as_workers(2, [](World world) {
+    const Tensor base = torch::zeros({100});
+    const Tensors overlapping = {base.narrow(0, 40, 60).requires_grad_(),
+                                 base.narrow(0, 0, 60).requires_grad_()};
+    EXPECT_TRUE(has(message_of<BadInput>([&] {
+                      ShardedOptimizer<torch::optim::SGD> optimizer(overlapping, 0.5, world);
+                    }),
+                    "parameter 1 of group 0 and parameter 0 of group 0 share memory"));
+    const Tensors beside = {base.narrow(0, 60, 40).requires_grad_(),
+                            base.narrow(0, 0, 60).requires_grad_()};
+    ShardedOptimizer<torch::optim::SGD> optimizer(beside, 0.5, world);
   });
 }
 
