@@ -64,20 +64,23 @@ Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& op
   if (moves_parameters || options_.buffers == ReplicaOptions::BufferMode::mean_over_shards)
     require_own_memory(model);
   take_hook();
-  make_reducer(last_first(parameters_.size()));
-  if (moves_parameters) place_parameters();
+  // First, since parameters are there twice until they are placed.
+  const std::vector<size_t> ready = last_first(parameters_.size());
+  if (moves_parameters)
+    place_parameters(lay_out(gradient_sizes(parameters_), ready, options_.buckets));
+  make_reducer(ready);
   if (options_.buffers == ReplicaOptions::BufferMode::mean_over_shards)
     statistics_.emplace(model_, pieces_, group_);
 }
 
-void Replica::place_parameters() {
-  const int64_t bytes = layout().bytes;
+void Replica::place_parameters(const GradientLayout& with) {
+  const int64_t bytes = with.bytes;
   const c10::Device device = parameters_.tensors[0].device();
   const MemoryScope scope(MemoryUse::parameters);
   if (options_.parameters == ReplicaOptions::ParameterMemory::exchanged)
     parameter_memory_.emplace(device, MemoryUse::parameters, bytes, 1, group_);
   flat_parameters_.emplace(
-      parameters_, layout(),
+      parameters_, with,
       parameter_memory_ ? parameter_memory_->vector({.end = bytes}, torch::kFloat32)
                         : torch::zeros({bytes / static_cast<int64_t>(sizeof(float))}, device));
 }

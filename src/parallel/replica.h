@@ -127,7 +127,7 @@ class Replica {
 
  private:
   void take_hook();
-  void place_parameters();
+  void place_parameters(const GradientLayout& with);
   void make_reducer(const std::vector<size_t>& ready);
   void close_forward();
   torch::Tensor current_gradient(size_t parameter) const;

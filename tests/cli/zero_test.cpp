@@ -98,6 +98,16 @@ TEST_F(Zero, DividesTheMemoryOfTheOptimizerByTheNumberOfWorkers) {
   }
 }
 
+// Parameters are there twice while they are placed, but gradients are not yet.
+TEST_F(Zero, NeedsNoMoreMemoryAtTheStartThanInSteps) {
+  const Words mlp = {"--model", "mlp"};
+  const auto bytes_at_peak = [&](const std::string& out, const Words& flags, const char* use) {
+    return result(out, joined(mlp, flags)).at("memory").at(use).get<double>();
+  };
+  const double parameters = bytes_at_peak("alone", {}, "optimizer");  // of sgd
+  EXPECT_NEAR(bytes_at_peak("four", zero(4), "parameters") / parameters, 1, 0.02);
+}
+
 TEST_F(Zero, SendsLessOfGradientsAndTheParametersInstead) {
   const nlohmann::json plain =
       result("plain", {"--workers", "2", "--transport", "tcp"}).at("bytes_by_kind");
