@@ -43,9 +43,20 @@ std::vector<std::string> loaded_weights(const Recipe& recipe, Model& model) {
   }
 }
 
-std::shared_ptr<parallel::Grid> grid_for(const Recipe& recipe, const World& world) {
+// How workers divide the model must be agreed upon before they meet in groups.
+std::shared_ptr<parallel::Grid> grid_for(const Recipe& recipe, World world) {
   check_worker_count(recipe, world.size());
-  return std::make_shared<parallel::Grid>(world, pipeline_shape(recipe));
+  const pipeline::PipelineShape shape = pipeline_shape(recipe);
+  Facts facts = {{"parallel.stages (--stages)", fmt::format("{}", recipe.parallel.stages)},
+                 {"parallel.schedule", recipe.parallel.schedule},
+                 {"parallel.split", recipe.parallel.split},
+                 {"parallel.parts_per_stage", fmt::format("{}", shape.parts_per_stage)},
+                 {"parallel.zero", fmt::format("{}", recipe.parallel.zero)}};
+  // Pieces of an evaluation pass through all stages.
+  if (recipe.parallel.stages > 1)
+    facts.emplace_back("device.memory (--device-memory)", recipe.device.memory);
+  agree(facts, [&](const std::string& text) { return world.communicator().gather_texts(text); });
+  return std::make_shared<parallel::Grid>(world, shape);
 }
 
 // Workers with neither the first nor the last part of the model need no samples.
@@ -75,12 +86,6 @@ void require_same_run(const Setup& setup, Facts facts) {
   if (const std::string& weights = setup.recipe.model.weights;
       setup.recipe.parallel.stages > 1 && !weights.empty() && std::filesystem::exists(weights))
     facts.emplace_back("the digest of model.weights", digest_file(Digest::Kind::sha256, weights));
-  facts.emplace_back("parallel.stages", fmt::format("{}", setup.recipe.parallel.stages));
-  facts.emplace_back("parallel.schedule", setup.recipe.parallel.schedule);
-  facts.emplace_back("parallel.split", setup.recipe.parallel.split);
-  facts.emplace_back("parallel.parts_per_stage",
-                     fmt::format("{}", setup.grid->shape().parts_per_stage));
-  facts.emplace_back("parallel.zero", fmt::format("{}", setup.recipe.parallel.zero));
   facts.emplace_back("the data's digest", setup.data->digest);
   facts.emplace_back("the objective's metrics", describe(setup.objective->metrics()));
   agree(facts, [&](const std::string& text) { return setup.group.gather_texts(text); });
