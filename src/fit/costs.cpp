@@ -102,6 +102,7 @@ KnownCost Costs::extrapolated(const Pass& pass, int64_t room) {
            .peak = std::max(bytes(&PassCost::peak), room + 1),
            .held = bytes(&PassCost::held),
            .sent = bytes(&PassCost::sent),
+           .drawn = larger.second.drawn,
            .forward = value(&PassCost::forward),
            .backward = value(&PassCost::backward)},
           false};

@@ -44,6 +44,12 @@ DeviceNeeds needs_of(const Way& way, const Question& question, Range layers, con
           .batches = bytes_of_batches(question.recipe, samples, costs.model().bytes_per_sample)};
 }
 
+// What a device needs besides its state: for its passes or, before there is an optimizer, for the
+// second copy of the parameters from which they are moved into contiguous memory.
+int64_t bytes_beside_state(const DeviceNeeds& needs, int64_t trained, int64_t of_passes) {
+  return std::max(of_passes, trained - needs.optimizer);
+}
+
 // How long devices wait for gradients: what does not overlap with the last backward pass.
 double exchange_seconds(int workers, int64_t bytes, double backward, const sim::Network& network) {
   if (workers == 1) return 0;
@@ -76,7 +82,8 @@ Way predicted_without_stages(Way way, const Question& question, Costs& costs) {
   way.measured = known.measured;
   way.known = known.known;
   way.needs = needs_of(way, question, layers, costs);
-  way.needs.activations = known.cost.kept + known.cost.peak;
+  way.needs.activations = bytes_beside_state(way.needs, costs.size_of(layers).trained,
+                                             known.cost.kept + known.cost.peak);
   way.seconds_per_step = passes * (known.cost.forward + known.cost.backward) +
                          seconds_after_passes(way, question, layers, known.cost, costs);
   return way;
@@ -95,6 +102,13 @@ std::vector<Range> split_of(const Way& way, const Question& question,
   return fitted_split(layers, schedule, limit, costs.model().blocks).split;
 }
 
+// Of the messages that a stage between workers has sent or is receiving, besides their tensors: of
+// those in flight, and one in either direction. They are in the CPU's memory.
+int64_t bytes_of_messages(const Question& question, int in_flight, int64_t drawn) {
+  constexpr int64_t kHeader = 1024;
+  return question.recipe.device.kind == "cpu" ? (in_flight + 2) * (kHeader + drawn) : 0;
+}
+
 // Of the device that needs most: each has one stage, with micro-batches between their passes, and
 // with the gradients of its inputs, which are kept until the next ones are sent.
 DeviceNeeds most_of_stages(const Way& way, const Question& question,
@@ -102,12 +116,18 @@ DeviceNeeds most_of_stages(const Way& way, const Question& question,
                            const std::vector<PassCost>& passes, const Costs& costs) {
   const std::vector<int> in_flight = pipeline::memory_in_flight(schedule);
   DeviceNeeds most;
+  int64_t drawn = 0;
   for (size_t stage = 0; stage < passes.size(); ++stage) {
     const PassCost& pass = passes[stage];
     const bool sends_gradients = stage > 0 && schedule.shape.micro_batches > 1;
     DeviceNeeds needs = needs_of(way, question, way.split[stage], costs);
-    needs.activations = pass.kept + pass.peak + (in_flight[stage] - 1) * pass.held +
-                        (sends_gradients ? passes[stage - 1].sent : 0);
+    needs.activations =
+        bytes_beside_state(needs, costs.size_of(way.split[stage]).trained,
+                           pass.kept + pass.peak + (in_flight[stage] - 1) * pass.held +
+                               (sends_gradients ? passes[stage - 1].sent : 0));
+    drawn = std::max(drawn, pass.drawn);
+    if (way.place == StagePlace::workers)
+      needs.activations += bytes_of_messages(question, in_flight[stage], drawn);
     if (needs.sum() > most.sum()) most = needs;
   }
   return most;

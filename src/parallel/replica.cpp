@@ -66,8 +66,10 @@ Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& op
   take_hook();
   make_reducer(last_first(parameters_.size()));
   if (moves_parameters) place_parameters();
-  if (options_.buffers == ReplicaOptions::BufferMode::mean_over_shards)
+  if (options_.buffers == ReplicaOptions::BufferMode::mean_over_shards) {
+    const MemoryScope scope(MemoryUse::parameters);
     statistics_.emplace(model_, pieces_, group_);
+  }
 }
 
 void Replica::place_parameters() {

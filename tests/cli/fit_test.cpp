@@ -52,6 +52,7 @@ class Fit : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
+  int runs_ = 0;
 };
 
 // The smallest limit, in KiB, with which one device takes so many samples.
@@ -100,21 +101,44 @@ TEST_F(Fit, PredictsThePeakOfStepsThatWereNotMeasured) {
     }
 }
 
-TEST_F(Fit, FindsTheLargestBatchThatOneDeviceTakes) {
-  const Words device = joined(model("resnet20"), {"--device-memory", "9MiB"});
-  const std::vector<Json> all = ways(joined(device, {"--batch", "1"}));
-  ASSERT_FALSE(all.empty());
-  const int64_t largest = all.front().at("largest_batch_of_one_device");
-  ASSERT_GT(largest, 1);
-  const auto trained = [&](int64_t batch) {
-    return lockstep_command(joined(joined({"train"}, device),
-                                   {"--batch", fmt::format("{}", batch), "--shards", "1", "--steps",
-                                    "1", "--out", (folder_ / fmt::format("{}", batch)).string()}));
-  };
-  EXPECT_EQ(trained(largest).exit_code, 0);
-  const CommandResult more = trained(largest + 1);
-  EXPECT_EQ(more.exit_code, 1);
-  EXPECT_NE(more.err.find("out of memory"), std::string::npos) << more.err;
+TEST_F(Fit, FindsTheLargestBatchThatTrainsAndWithOneMoreThatDoesNot) {
+  for (const std::string name : {"convnet", "mlp", "resnet20"}) {
+    const std::vector<Json> one =
+        ways(joined(model(name), {"--batch", "24", "--device-memory", "1GiB"}));
+    ASSERT_NE(named(one, "one device"), nullptr);
+    const std::string limit = named(one, "one device")->at("peak_bytes").dump();
+    const Words device = joined(model(name), {"--device-memory", limit});
+    const std::vector<Json> all = ways(joined(device, {"--batch", "1"}));
+    ASSERT_FALSE(all.empty());
+    const int64_t largest = all.front().at("largest_batch_of_one_device");
+    EXPECT_EQ(largest, 24) << name;
+    const auto trained = [&](int64_t batch) {
+      const std::string out = fmt::format("{}-{}", name, batch);
+      return lockstep_command(
+          joined(joined({"train"}, device), {"--batch", fmt::format("{}", batch), "--shards", "1",
+                                             "--steps", "1", "--out", (folder_ / out).string()}));
+    };
+    const CommandResult as_found = trained(largest);
+    EXPECT_EQ(as_found.exit_code, 0) << name << as_found.err;
+    const CommandResult more = trained(largest + 1);
+    EXPECT_EQ(more.exit_code, 1) << name;
+    EXPECT_NE(more.err.find("out of memory"), std::string::npos) << more.err;
+  }
+}
+
+TEST_F(Fit, PredictsMemoryInWhichEveryWayTrains) {
+  for (const std::string name : {"convnet", "mlp", "resnet20"}) {
+    const Words asked = joined(model(name), {"--batch", "12", "--max-devices", "2"});
+    for (const Json& way : ways(joined(asked, {"--device-memory", "1GiB"}))) {
+      std::string command = way.at("command");
+      const std::string unlimited = "--device-memory 1GiB";
+      const size_t at = command.find(unlimited);
+      ASSERT_NE(at, std::string::npos) << command;
+      command.replace(at, unlimited.size(), "--device-memory " + way.at("peak_bytes").dump());
+      const CommandResult result = train(command, fmt::format("exactly-{}", runs_++));
+      EXPECT_EQ(result.exit_code, 0) << command << "\n" << result.err;
+    }
+  }
 }
 
 TEST_F(Fit, ChoosesTheBatchOfATraining) {
