@@ -203,14 +203,14 @@ std::string bytes_or_none(int64_t count) {
 
 void print_row(const DpVsDdpRow& row) {
   fmt::print(
-      "{:<12} {:>7} {:>9.2f}{} {:>7.2f} {:>6.0f} % {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} "
+      "{:<12} {:>7} {:>9.2f}{} {:>7.2f} {:>6.0f} {} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} "
       "{:>10} {:>10} {:>6.1f} %  {}\n",
       lab::name_of(row.way), row.devices, 1e3 * row.seconds_per_step, row.shares_cores ? "*" : " ",
-      row.speedup, 100 * row.efficiency, bytes_or_none(row.replicated),
-      bytes_or_none(row.scattered), bytes_or_none(row.gathered), bytes_or_none(row.gradients),
-      bytes_or_none(row.first_moves), bytes_or_none(row.devices == 1 ? 0 : row.other_moves),
-      bytes_or_none(row.first_peak), bytes_or_none(row.other_peak), 100 * row.waiting,
-      row.digest.substr(0, 8));
+      row.speedup, 100 * row.efficiency, row.is_credible() ? '%' : '!',
+      bytes_or_none(row.replicated), bytes_or_none(row.scattered), bytes_or_none(row.gathered),
+      bytes_or_none(row.gradients), bytes_or_none(row.first_moves),
+      bytes_or_none(row.devices == 1 ? 0 : row.other_moves), bytes_or_none(row.first_peak),
+      bytes_or_none(row.other_peak), 100 * row.waiting, row.digest.substr(0, 8));
 }
 
 void print_table(const std::vector<DpVsDdpRow>& rows, const Recipe& recipe) {

@@ -116,6 +116,17 @@ const std::vector<pipeline::LayerCost>& Costs::of_layers(const Pass& pass) {
   return of_layers_.emplace(key, std::move(costs)).first->second;
 }
 
+bool Costs::times_are_rough() const {
+  constexpr double kMuch = 0.15;
+  double seconds = 0, waited = 0;
+  for (const auto& [key, pass] : measured_) {
+    if (!pass.cost) continue;
+    seconds += pass.cost->forward + pass.cost->backward;
+    waited += pass.cost->waited;
+  }
+  return waited > kMuch * seconds;
+}
+
 double Costs::update_seconds(int64_t bytes) {
   const auto known = update_seconds_.find(bytes);
   if (known != update_seconds_.end()) return known->second;

@@ -135,6 +135,7 @@ FitResult find_what_fits(const FitJob& job) {
   result.ways = std::move(found.ways);
   result.left_out = std::move(found.left_out);
   const std::string& undivided = measured.costs().model().undivided;
+  if (measured.costs().times_are_rough()) result.times = FitResult::Times::rough;
   const std::string& unrecomputed = measured.costs().model().unrecomputed;
   if (undivided == unrecomputed && !undivided.empty()) {
     result.left_out.push_back(fmt::format("No stages and no recomputation: {}", undivided));

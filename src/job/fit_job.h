@@ -27,6 +27,8 @@ struct FitResult {
   fit::LargestBatch largest;
   std::vector<fit::Way> ways;
   std::vector<std::string> left_out;  ///< sentences that say which ways there are not, and why
+  enum class Times { measured, rough };
+  Times times = Times::measured;  ///< rough: other programs had the processors, too
 };
 
 /// Measures real passes, in this process. Throws BadInput, and ModelError if the model throws for

@@ -126,6 +126,30 @@ TEST_F(Fit, FindsTheLargestBatchThatTrainsAndWithOneMoreThatDoesNot) {
   }
 }
 
+TEST_F(Fit, SaysHowManyDevicesPlainDataParallelismNeeds) {
+  const std::vector<Json> one =
+      ways(joined(model("convnet"), {"--batch", "1", "--device-memory", "1GiB"}));
+  const std::string limit = named(one, "one device")->at("peak_bytes").dump();
+  const CommandResult result = lockstep_command(
+      joined(joined({"fit"}, model("convnet")), {"--batch", "32", "--device-memory", limit}));
+  for (const char* part : {"A batch of 32 needs 32 devices with plain data parallelism, 1 sample",
+                           "The fewest: 1 device (accumulate", "; the fastest: ", " shards ",
+                           "a batch of 32, the fastest first:"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+}
+
+TEST_F(Fit, SaysHowMuchMemoryWouldDoWhereNoneFits) {
+  const Words asked =
+      joined(model("mlp"), {"--batch", "31", "--device-memory", "4MiB", "--max-devices", "2"});
+  const CommandResult text = lockstep_command(joined({"fit"}, asked));
+  const CommandResult json = lockstep_command(joined({"fit", "--json"}, asked));
+  for (const char* part : {"None of these fits, on up to the 2 devices", " would need about ",
+                           "No data parallelism: a batch of 31", "one of 32 can"}) {
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+    EXPECT_NE(json.err.find(part), std::string::npos) << part << "\n" << json.err;
+  }
+}
+
 TEST_F(Fit, PredictsMemoryInWhichEveryWayTrains) {
   for (const std::string name : {"convnet", "mlp", "resnet20"}) {
     const Words asked = joined(model(name), {"--batch", "12", "--max-devices", "2"});
