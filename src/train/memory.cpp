@@ -56,13 +56,30 @@ MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
 void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit,
                     const std::string& advice) {
   if (limit == 0 || needs.sum() <= limit) return;
+  const bool look_equal = format_bytes(limit) == format_bytes(needs.sum());
+  const auto shown = [&](int64_t bytes) {
+    return look_equal ? format_count(bytes) + " B" : format_bytes(bytes);
+  };
   throw OutOfMemory(
       who, needs.sum(), 0, limit,
       fmt::format("{} has {} of memory, and training needs {} before the first step: parameters "
-                  "and buffers {}, gradients {}, the optimizer {}{}",
-                  who, format_bytes(limit), format_bytes(needs.sum()),
-                  format_bytes(needs.parameters), format_bytes(needs.gradients),
+                  "and buffers {}, gradients {}{}, the optimizer {}{}; `lockstep fit` lists the "
+                  "ways that fit",
+                  who, shown(limit), shown(needs.sum()), format_bytes(needs.parameters),
+                  format_bytes(needs.gradients),
+                  needs.slots > 1 ? fmt::format(" in {} slots", needs.slots) : "",
                   format_bytes(needs.optimizer), advice));
+}
+
+std::string advice_on_shards(const MemoryNeeds& needs, int64_t limit, const Recipe& recipe,
+                             int pipelines) {
+  if (needs.slots == 1 || shards_of(recipe) % pipelines != 0) return "";
+  const int64_t less = needs.sum() - needs.gradients / needs.slots * (needs.slots - 1);
+  return fmt::format(
+      "; one shard for each pipeline has one slot: --shards {} --accumulate {} needs {}{}, and "
+      "ends with another model",
+      pipelines, pieces_of(recipe) / pipelines, format_bytes(less),
+      less > limit ? ", which does not fit either" : "");
 }
 
 std::string advice_on_stages(const MemoryNeeds& needs, int64_t limit, const Model& model) {

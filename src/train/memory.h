@@ -44,6 +44,10 @@ MemoryNeeds memory_needs_of_mirror(const torch::nn::Module& model);
 void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit,
                     const std::string& advice);
 
+/// What fewer shards would need, where their gradients are in several slots; else nothing.
+std::string advice_on_shards(const MemoryNeeds& needs, int64_t limit, const Recipe& recipe,
+                             int pipelines);
+
 /// What would fit instead of a whole model: how many such devices would have enough, if its layers
 /// can be divided among so many.
 std::string advice_on_stages(const MemoryNeeds& needs, int64_t limit, const Model& model);
