@@ -28,6 +28,7 @@ class FitCommand final : public Command {
   explicit FitCommand(CLI::App& parent)
       : Command(parent, "fit",
                 "Find out what fits into devices' memory, and how to train the rest") {
+    hide(flags_.train, {"--parallel", "--stages", "--schedule", "--split", "--zero"});
     add_recipe_flags(app(), flags_.train);
     app()
         .add_option("--devices", flags_.train.placement.devices,

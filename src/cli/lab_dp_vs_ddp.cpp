@@ -141,6 +141,11 @@ Recipe recipe_of(const DpVsDdpFlags& flags) {
   constexpr int64_t kSteps = 30;
   if (is_given(flags.train, "parallel.mode"))
     throw BadInput("--parallel: lab dp-vs-ddp runs both dp and ddp; leave it out");
+  for (const KeyFlag& flag : flags.train.keys)
+    if (flag.flag == "--batch" && flag.value == "auto")
+      throw BadInput(
+          "--batch auto: lab dp-vs-ddp compares ways with one batch; give a number, which "
+          "`lockstep fit` finds");
   TrainFlags train = flags.train;
   train.auto_batch = !train.recipe && !is_given(train, "train.batch");
   Recipe recipe = requested_recipe(train, FolderAccess::elsewhere, usual_recipe(train)).recipe;
@@ -253,6 +258,7 @@ class LabDpVsDdpCommand final : public Command {
   explicit LabDpVsDdpCommand(CLI::App& parent)
       : Command(parent, "dp-vs-ddp",
                 "Measure DataParallel against DDP, one worker a device, on 1, 2 and 4 devices") {
+    hide(flags_.train, {"--parallel", "--stages", "--schedule", "--split", "--zero"});
     add_recipe_flags(app(), flags_.train);
     app()
         .add_option("--devices", flags_.devices, "numbers of devices (default 1,2,4)")

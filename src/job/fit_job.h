@@ -35,9 +35,17 @@ struct FitResult {
 /// every number of samples.
 FitResult find_what_fits(const FitJob& job);
 
+/// What limits the largest batch.
+enum class LimitedBy { memory, data };
+
+struct ChosenBatch {
+  Recipe recipe;
+  LimitedBy limited_by = LimitedBy::memory;
+};
+
 /// The recipe asked for with the largest batch that so many workers take, with its stages, shards
 /// (by default one for each worker) and pieces. Measures in a process of its own, so that workers
 /// can be forked afterwards. Throws BadInput, also if not even passes of one sample fit.
-Recipe with_largest_batch(const FitJob& asked, int workers);
+ChosenBatch with_largest_batch(const FitJob& asked, int workers);
 
 }  // namespace lockstep::job

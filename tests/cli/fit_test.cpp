@@ -150,6 +150,20 @@ TEST_F(Fit, SaysHowMuchMemoryWouldDoWhereNoneFits) {
   }
 }
 
+TEST_F(Fit, SaysThatTheDataSetHasNoMoreSamplesThanTheBatchThatItChose) {
+  const CommandResult result =
+      lockstep_command(joined(joined({"train", "--batch", "auto", "--print-recipe"}, model("mlp")),
+                              {"--device-memory", "1GiB"}));
+  EXPECT_NE(result.err.find("the data set has no more"), std::string::npos) << result.err;
+}
+
+TEST_F(Fit, ListsInItsHelpOnlyFlagsThatItTakes) {
+  const CommandResult help = lockstep_command({"fit", "--help"});
+  for (const char* flag : {"--stages", "--schedule", "--split", "--zero", "--parallel", "auto:"})
+    EXPECT_EQ(help.out.find(flag), std::string::npos) << flag;
+  EXPECT_NE(help.out.find("--batch"), std::string::npos);
+}
+
 TEST_F(Fit, PredictsMemoryInWhichEveryWayTrains) {
   for (const std::string name : {"convnet", "mlp", "resnet20"}) {
     const Words asked = joined(model(name), {"--batch", "12", "--max-devices", "2"});
@@ -269,6 +283,7 @@ TEST_F(Fit, RefusesWhatCannotBeAnswered) {
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--latency", "-1"}, "--latency -1"));
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--model", "resnet21"}, "resnet20"));
   const Words small = joined({"fit", "--batch", "8"}, model("mlp"));
+  EXPECT_TRUE(refuses(joined(small, {"--device-memory", "24"}), "24 is 24 bytes"));
   EXPECT_TRUE(refuses(joined(small, {"--device-memory", "0"}), "0 is no limit"));
   EXPECT_TRUE(refuses(joined(small, {"--device-memory", "1GiB", "--devices", "virtual:4"}),
                       "--devices virtual:4: the recipe's device.kind is cpu"));
