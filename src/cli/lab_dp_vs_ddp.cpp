@@ -141,6 +141,11 @@ Recipe recipe_of(const DpVsDdpFlags& flags) {
   constexpr int64_t kSteps = 30;
   if (is_given(flags.train, "parallel.mode"))
     throw BadInput("--parallel: lab dp-vs-ddp runs both dp and ddp; leave it out");
+  for (const KeyFlag& flag : flags.train.keys)
+    if (flag.flag == "--batch" && flag.value == "auto")
+      throw BadInput(
+          "--batch auto: lab dp-vs-ddp compares ways with one batch; give a number, which "
+          "`lockstep fit` finds");
   TrainFlags train = flags.train;
   train.auto_batch = !train.recipe && !is_given(train, "train.batch");
   Recipe recipe = requested_recipe(train, FolderAccess::elsewhere, usual_recipe(train)).recipe;
@@ -203,14 +208,14 @@ std::string bytes_or_none(int64_t count) {
 
 void print_row(const DpVsDdpRow& row) {
   fmt::print(
-      "{:<12} {:>7} {:>9.2f}{} {:>7.2f} {:>6.0f} % {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} "
+      "{:<12} {:>7} {:>9.2f}{} {:>7.2f} {:>6.0f} {} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} "
       "{:>10} {:>10} {:>6.1f} %  {}\n",
       lab::name_of(row.way), row.devices, 1e3 * row.seconds_per_step, row.shares_cores ? "*" : " ",
-      row.speedup, 100 * row.efficiency, bytes_or_none(row.replicated),
-      bytes_or_none(row.scattered), bytes_or_none(row.gathered), bytes_or_none(row.gradients),
-      bytes_or_none(row.first_moves), bytes_or_none(row.devices == 1 ? 0 : row.other_moves),
-      bytes_or_none(row.first_peak), bytes_or_none(row.other_peak), 100 * row.waiting,
-      row.digest.substr(0, 8));
+      row.speedup, 100 * row.efficiency, row.is_credible() ? '%' : '!',
+      bytes_or_none(row.replicated), bytes_or_none(row.scattered), bytes_or_none(row.gathered),
+      bytes_or_none(row.gradients), bytes_or_none(row.first_moves),
+      bytes_or_none(row.devices == 1 ? 0 : row.other_moves), bytes_or_none(row.first_peak),
+      bytes_or_none(row.other_peak), 100 * row.waiting, row.digest.substr(0, 8));
 }
 
 void print_table(const std::vector<DpVsDdpRow>& rows, const Recipe& recipe) {
@@ -253,6 +258,7 @@ class LabDpVsDdpCommand final : public Command {
   explicit LabDpVsDdpCommand(CLI::App& parent)
       : Command(parent, "dp-vs-ddp",
                 "Measure DataParallel against DDP, one worker a device, on 1, 2 and 4 devices") {
+    hide(flags_.train, {"--parallel", "--stages", "--schedule", "--split", "--zero"});
     add_recipe_flags(app(), flags_.train);
     app()
         .add_option("--devices", flags_.devices, "numbers of devices (default 1,2,4)")

@@ -95,13 +95,17 @@ void require_one_that_measures(const TrainFlags& flags) {
 
 void choose_batch(const TrainFlags& flags, Recipe& recipe) {
   require_one_that_measures(flags);
-  recipe = job::with_largest_batch(
+  job::ChosenBatch chosen = job::with_largest_batch(
       {.recipe = recipe, .plugins = flags.plugins, .devices = flags.placement.devices},
       flags.placement.workers());
-  tell(fmt::format("--batch auto: {}, in {} of {}", recipe.train.batch,
+  recipe = std::move(chosen.recipe);
+  tell(fmt::format("--batch auto: {}, in {} of {}{}", recipe.train.batch,
                    pieces_of(recipe) == 1 ? std::string("one pass")
                                           : fmt::format("{} passes", pieces_of(recipe)),
-                   plural(recipe.train.batch / pieces_of(recipe), "sample")));
+                   plural(recipe.train.batch / pieces_of(recipe), "sample"),
+                   chosen.limited_by == job::LimitedBy::data
+                       ? "; memory would do for more, but the data set has no more"
+                       : ""));
 }
 
 int TrainCommand::run() {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/shipped.h"
 #include "cli/placement_flags.h"
 #include "cli/settings.h"
@@ -61,15 +63,24 @@ void add_folder_flags(CLI::App& app, TrainFlags& flags) {
 
 }  // namespace
 
+void hide(TrainFlags& flags, std::initializer_list<std::string_view> refused) {
+  for (KeyFlag& flag : flags.keys) {
+    if (std::ranges::find(refused, flag.flag) != refused.end()) flag.about.clear();
+    if (flag.flag == "--batch") flag.about = "samples per step, over all workers";
+  }
+}
+
 void add_recipe_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("RECIPE", flags.recipe,
                  "a TOML file (default, but for lab: convnet on fashion-mnist)")
       ->type_name("");
-  for (KeyFlag& flag : flags.keys)
-    if (flag.kind.empty())
-      app.add_flag_callback(flag.flag, [&flag] { flag.value = "true"; }, flag.about);
-    else
-      app.add_option(flag.flag, flag.value, flag.about)->type_name(flag.kind);
+  for (KeyFlag& flag : flags.keys) {
+    CLI::Option* const option =
+        flag.kind.empty() ? app.add_flag_callback(
+                                flag.flag, [&flag] { flag.value = "true"; }, flag.about)
+                          : app.add_option(flag.flag, flag.value, flag.about)->type_name(flag.kind);
+    if (flag.about.empty()) option->group("");
+  }
   app.add_option("--set", flags.settings,
                  "set any recipe key, whatever other flags say: --set optimizer.momentum=0.95")
       ->allow_extra_args(false)

@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "job/elastic_job.h"
@@ -16,8 +18,8 @@ namespace lockstep::cli {
 struct KeyFlag {
   std::string flag;
   std::string key;
-  std::string kind;  ///< of its value; empty: it has none, and sets the key to true
-  std::string about;
+  std::string kind;   ///< of its value; empty: it has none, and sets the key to true
+  std::string about;  ///< empty: help does not show it
   std::optional<std::string> value = {};
 };
 
@@ -70,6 +72,10 @@ struct TrainFlags {
   std::optional<int64_t> stop_at_step;
   double silence = launch::ConnectOptions{}.silence_seconds;
 };
+
+/// For a command that takes fewer of them: its help does not show these, which it refuses itself,
+/// nor `--batch auto`.
+void hide(TrainFlags& flags, std::initializer_list<std::string_view> refused);
 
 /// Those that say what is trained: a recipe, keys of it, and plugins.
 void add_recipe_flags(CLI::App& app, TrainFlags& flags);

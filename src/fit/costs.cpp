@@ -102,6 +102,7 @@ KnownCost Costs::extrapolated(const Pass& pass, int64_t room) {
            .peak = std::max(bytes(&PassCost::peak), room + 1),
            .held = bytes(&PassCost::held),
            .sent = bytes(&PassCost::sent),
+           .drawn = larger.second.drawn,
            .forward = value(&PassCost::forward),
            .backward = value(&PassCost::backward)},
           false};
@@ -113,6 +114,17 @@ const std::vector<pipeline::LayerCost>& Costs::of_layers(const Pass& pass) {
   tell_(fmt::format("measuring layers with {}", plural(pass.samples, "sample")));
   auto costs = unless_refused(pass, [&] { return meter_.layer_costs(pass); });
   return of_layers_.emplace(key, std::move(costs)).first->second;
+}
+
+bool Costs::times_are_rough() const {
+  constexpr double kMuch = 0.15;
+  double seconds = 0, waited = 0;
+  for (const auto& [key, pass] : measured_) {
+    if (!pass.cost) continue;
+    seconds += pass.cost->forward + pass.cost->backward;
+    waited += pass.cost->waited;
+  }
+  return waited > kMuch * seconds;
 }
 
 double Costs::update_seconds(int64_t bytes) {

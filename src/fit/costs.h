@@ -42,6 +42,9 @@ class Costs {
   using Refusals = std::map<std::pair<std::string, int64_t>, std::string>;
   const Refusals& refusals() const { return refusals_; }
 
+  /// Whether other programs had the processors for much of the time in which passes were measured.
+  bool times_are_rough() const;
+
  private:
   using Key = std::tuple<int64_t, int64_t, bool, std::string, int64_t>;
   static Key key_of(const Pass& pass);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "recipe/recipe.h"
@@ -11,17 +12,20 @@ struct MemoryNeeds {
   int64_t parameters = 0;  ///< and buffers
   int64_t gradients = 0;
   int64_t optimizer = 0;
+  int64_t slots = 1;  ///< equal parts of `gradients`
 
   int64_t sum() const { return parameters + gradients + optimizer; }
   MemoryNeeds& operator+=(const MemoryNeeds& other) {
     parameters += other.parameters;
     gradients += other.gradients;
     optimizer += other.optimizer;
+    slots = std::max(slots, other.slots);
     return *this;
   }
 };
 
-/// Of layers with so many bytes of parameters and buffers, of which `trained` are trained.
+/// Of layers whose parameters and buffers need so many bytes in training, of which `trained` are
+/// trained parameters' (see train::StateSize).
 /// Gradients are in `slots` (see parallel/shard_schedule.h), and so many workers share the
 /// optimizer's state.
 MemoryNeeds memory_needs(int64_t state, int64_t trained, const Recipe& recipe, int64_t slots,

@@ -14,8 +14,8 @@ namespace lockstep::fit {
 /// the first one's.
 struct LayerSize {
   std::string name;
-  int64_t state = 0;    ///< parameters and buffers
-  int64_t trained = 0;  ///< the parameters that are trained
+  int64_t state = 0;    ///< of parameters and buffers, as they are in training
+  int64_t trained = 0;  ///< of those, the parameters that are trained
 };
 
 /// What is known of a model before anything is measured.
@@ -41,11 +41,14 @@ struct Pass {
 struct PassCost {
   /// Bytes that its kernels keep from pass to pass, such as weights in another order.
   int64_t kept = 0;
-  int64_t peak = 0;     ///< bytes of a device's memory, at most, besides that
-  int64_t held = 0;     ///< bytes between the forward and the backward pass
-  int64_t sent = 0;     ///< bytes of its outputs
+  int64_t peak = 0;  ///< bytes of a device's memory, at most, besides that
+  int64_t held = 0;  ///< bytes between the forward and the backward pass
+  int64_t sent = 0;  ///< bytes of its outputs
+  /// Bytes of the state of random numbers, where it has drawn some, for the layers after these.
+  int64_t drawn = 0;
   double forward = 0;   ///< seconds
   double backward = 0;  ///< seconds
+  double waited = 0;    ///< seconds of both in which this process had no processor
 };
 
 /// What came of measuring a pass.

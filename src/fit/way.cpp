@@ -95,6 +95,13 @@ std::vector<Range> split_of(const Way& way, const Question& question,
   return fitted_split(layers, schedule, limit, costs.model().blocks).split;
 }
 
+// Of the messages that a stage between workers has sent or is receiving, besides their tensors: of
+// those in flight, and one in either direction. They are in the CPU's memory.
+int64_t bytes_of_messages(const Question& question, int in_flight, int64_t drawn) {
+  constexpr int64_t kHeader = 1024;
+  return question.recipe.device.kind == "cpu" ? (in_flight + 2) * (kHeader + drawn) : 0;
+}
+
 // Of the device that needs most: each has one stage, with micro-batches between their passes, and
 // with the gradients of its inputs, which are kept until the next ones are sent.
 DeviceNeeds most_of_stages(const Way& way, const Question& question,
@@ -102,12 +109,16 @@ DeviceNeeds most_of_stages(const Way& way, const Question& question,
                            const std::vector<PassCost>& passes, const Costs& costs) {
   const std::vector<int> in_flight = pipeline::memory_in_flight(schedule);
   DeviceNeeds most;
+  int64_t drawn = 0;
   for (size_t stage = 0; stage < passes.size(); ++stage) {
     const PassCost& pass = passes[stage];
     const bool sends_gradients = stage > 0 && schedule.shape.micro_batches > 1;
     DeviceNeeds needs = needs_of(way, question, way.split[stage], costs);
     needs.activations = pass.kept + pass.peak + (in_flight[stage] - 1) * pass.held +
                         (sends_gradients ? passes[stage - 1].sent : 0);
+    drawn = std::max(drawn, pass.drawn);
+    if (way.place == StagePlace::workers)
+      needs.activations += bytes_of_messages(question, in_flight[stage], drawn);
     if (needs.sum() > most.sum()) most = needs;
   }
   return most;

@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
 #include "base/model_error.h"
+#include "fit/selection.h"
 #include "optim/optimizer.h"
 
 namespace lockstep::fit {
@@ -78,14 +77,6 @@ Way with_smallest_passes(Way way, const Question& question, Costs& costs) {
     if (way.refusal.empty()) break;
   }
   return way;
-}
-
-// Whether it is one of the ways that everyone looks for, and not a combination of several. Pieces
-// and ZeRO complete others.
-bool is_plain(const Way& way, const Recipe& recipe) {
-  return (way.pipelines > 1) + (way.stages > 1) + way.recompute +
-             (way.precision != recipe.train.precision) <=
-         1;
 }
 
 // With every number of pipelines, and with ZeRO and without.
@@ -209,54 +200,38 @@ FoundWays all_ways(const Question& question, Costs& costs) {
   return found;
 }
 
-// Recomputation and ZeRO cost time or messages: where the same way fits without, leave them out.
-bool is_better_without(const Way& way, const std::vector<Way>& all) {
-  return std::ranges::any_of(all, [&](const Way& other) {
-    const bool same = other.pipelines == way.pipelines && other.stages == way.stages &&
-                      other.precision == way.precision;
-    const bool leaves_out = (way.recompute && !other.recompute && other.zero <= way.zero) ||
-                            (way.zero && !other.zero && other.recompute <= way.recompute);
-    return same && leaves_out && other.fits &&
-           (other.seconds_per_step <= way.seconds_per_step || !way.fits);
-  });
-}
-
-using Identity = std::tuple<int, int, int64_t, bool, bool, std::string>;
-Identity identity(const Way& way) {
-  return {way.pipelines, way.stages, way.accumulate, way.recompute, way.zero, way.precision};
-}
-
-// Whether no other way that fits is faster on no more devices. Another precision has another
-// result, so it is no reason to leave a way out.
-bool is_worth_its_devices(const Way& way, const std::vector<Way>& all) {
-  return way.fits && std::ranges::none_of(all, [&](const Way& other) {
-           return other.fits && other.precision == way.precision &&
-                  other.devices() <= way.devices() && other.seconds_per_step < way.seconds_per_step;
-         });
-}
-
-std::vector<Way> selected(const std::vector<Way>& all, const Recipe& recipe) {
-  std::vector<Way> chosen;
-  std::map<std::string, std::vector<Way>> plain;
-  for (const Way& way : all) {
-    if (is_plain(way, recipe)) plain[way.name()].push_back(way);
-    if (is_worth_its_devices(way, all) && !is_better_without(way, all)) chosen.push_back(way);
-  }
-  for (const auto& [name, ways] : plain)
-    chosen.push_back(*std::ranges::min_element(ways, {}, [](const Way& way) {
-      return way.fits ? std::tuple(0, int64_t{way.devices()}, way.seconds_per_step)
-                      : std::tuple(1, way.needs.sum(), way.seconds_per_step);
-    }));
-  std::set<Identity> seen;
-  std::erase_if(chosen, [&](const Way& way) { return !seen.insert(identity(way)).second; });
-  return chosen;
+// What no way has, and why.
+std::vector<std::string> what_no_way_has(const FoundWays& found, const Question& question,
+                                         const Costs& costs) {
+  const Recipe& recipe = question.recipe;
+  const int64_t batch = recipe.train.batch;
+  const auto some = [&](auto has) { return std::ranges::any_of(found.ways, has); };
+  std::vector<std::string> sentences;
+  if (costs.model().unrecomputed.empty() && !some([](const Way& way) { return way.recompute; }) &&
+      some([](const Way& way) { return way.known; }))
+    sentences.emplace_back(
+        "No recomputation: computing layers again would need as much memory as without");
+  if (!optim::optimizers().at(recipe.optimizer.name).elementwise && question.most_devices > 1)
+    sentences.push_back(
+        fmt::format("No ZeRO: {} updates whole tensors, so that its state cannot be divided",
+                    recipe.optimizer.name));
+  const std::vector<int64_t> parts = divisors(batch);
+  if (question.most_devices > 1 && (parts.size() < 2 || parts[1] > question.most_devices))
+    sentences.push_back(fmt::format(
+        "No data parallelism: a batch of {} cannot be divided into equal parts for {} "
+        "devices{}",
+        batch, question.most_devices == 2 ? "2" : fmt::format("2 to {}", question.most_devices),
+        batch % 2 == 1 ? fmt::format("; one of {} can", batch + 1) : ""));
+  return sentences;
 }
 
 }  // namespace
 
 FoundWays find_ways(const Question& question, Costs& costs) {
   FoundWays found = all_ways(question, costs);
-  found.ways = selected(found.ways, question.recipe);
+  found.ways = selected(std::move(found.ways), question.recipe);
+  for (std::string& sentence : what_no_way_has(found, question, costs))
+    found.left_out.push_back(std::move(sentence));
   std::ranges::sort(found.ways, {}, [](const Way& way) {
     return std::tuple(!way.fits, !way.known, way.seconds_per_step, way.devices());
   });

@@ -108,7 +108,8 @@ fit::Way way_of(const Recipe& recipe, int workers, const fit::ModelFacts& model)
   return way;
 }
 
-// Its batch and, where stages were divided by measured times, that division.
+// Its batch, whether it has all samples and, where stages were divided by measured times, that
+// division.
 std::string largest_batch_as_text(const FitJob& job, int workers) {
   Measurements measured(job);
   const fit::Way way = way_of(job.recipe, workers, measured.costs().model());
@@ -119,7 +120,7 @@ std::string largest_batch_as_text(const FitJob& job, int workers) {
         "--batch auto: with device.memory = {} not even passes of one sample fit; `lockstep fit` "
         "shows the ways that do",
         job.recipe.device.memory);
-  return fmt::format("{} {}", largest.batch,
+  return fmt::format("{} {:d} {}", largest.batch, largest.is_all_samples,
                      largest.split.empty() ? "" : pipeline::to_text(largest.split));
 }
 
@@ -134,6 +135,7 @@ FitResult find_what_fits(const FitJob& job) {
   fit::FoundWays found = fit::find_ways(question, measured.costs());
   result.ways = std::move(found.ways);
   result.left_out = std::move(found.left_out);
+  if (measured.costs().times_are_rough()) result.times = FitResult::Times::rough;
   const std::string& undivided = measured.costs().model().undivided;
   const std::string& unrecomputed = measured.costs().model().unrecomputed;
   if (undivided == unrecomputed && !undivided.empty()) {
@@ -146,7 +148,7 @@ FitResult find_what_fits(const FitJob& job) {
   return result;
 }
 
-Recipe with_largest_batch(const FitJob& asked, int workers) {
+ChosenBatch with_largest_batch(const FitJob& asked, int workers) {
   if (is_data_parallel(asked.recipe))
     throw BadInput(
         "--batch auto: not with parallel.mode = \"dp\" (--parallel dp), of which only the first "
@@ -161,10 +163,11 @@ Recipe with_largest_batch(const FitJob& asked, int workers) {
   }
   recipe.train.batch = pieces_of(recipe);
   std::istringstream found(in_child_process([&] { return largest_batch_as_text(job, workers); }));
-  found >> recipe.train.batch >> recipe.parallel.split;
+  bool is_all_samples = false;
+  found >> recipe.train.batch >> is_all_samples >> recipe.parallel.split;
   recipe.train.batch -= recipe.train.batch % pieces_of(recipe);
   validate(recipe);
-  return recipe;
+  return {std::move(recipe), is_all_samples ? LimitedBy::data : LimitedBy::memory};
 }
 
 }  // namespace lockstep::job

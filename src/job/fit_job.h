@@ -27,15 +27,25 @@ struct FitResult {
   fit::LargestBatch largest;
   std::vector<fit::Way> ways;
   std::vector<std::string> left_out;  ///< sentences that say which ways there are not, and why
+  enum class Times { measured, rough };
+  Times times = Times::measured;  ///< rough: other programs had the processors, too
 };
 
 /// Measures real passes, in this process. Throws BadInput, and ModelError if the model throws for
 /// every number of samples.
 FitResult find_what_fits(const FitJob& job);
 
+/// What limits the largest batch.
+enum class LimitedBy { memory, data };
+
+struct ChosenBatch {
+  Recipe recipe;
+  LimitedBy limited_by = LimitedBy::memory;
+};
+
 /// The recipe asked for with the largest batch that so many workers take, with its stages, shards
 /// (by default one for each worker) and pieces. Measures in a process of its own, so that workers
 /// can be forked afterwards. Throws BadInput, also if not even passes of one sample fit.
-Recipe with_largest_batch(const FitJob& asked, int workers);
+ChosenBatch with_largest_batch(const FitJob& asked, int workers);
 
 }  // namespace lockstep::job

@@ -46,6 +46,8 @@ struct DpVsDdpRow {
   bool shares_cores = false;    ///< fewer processors than devices, with their threads
   std::string digest;           ///< of the model
 
+  /// Devices cannot be that much faster together: the runs with fewer were slowed down.
+  bool is_credible() const { return efficiency <= 1.1; }
   int64_t moved() const { return replicated + scattered + gathered + gradients; }
 };
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/units.h"
 #include "lab/dp_vs_ddp.h"
@@ -22,6 +23,18 @@ std::string about_speed(const DpVsDdpRow& dp, const DpVsDdpRow& ddp) {
       other.seconds_per_step / winner.seconds_per_step, name_of(other.way),
       milliseconds(winner.seconds_per_step), milliseconds(other.seconds_per_step),
       name_of(winner.way), winner.speedup, name_of(other.way), other.speedup);
+}
+
+// Of rows whose figures cannot be, because other programs had the processors in some runs.
+std::vector<std::string> about_doubts(const std::vector<DpVsDdpRow>& rows) {
+  std::vector<std::string> sentences;
+  for (const DpVsDdpRow& row : rows)
+    if (!row.is_credible())
+      sentences.push_back(fmt::format(
+          "! An efficiency of {:.0f} % ({} on {}) is not credible: this host was busy while one "
+          "device was measured, and times are rough; measure again, with more --rounds.",
+          100 * row.efficiency, name_of(row.way), plural(row.devices, "device")));
+  return sentences;
 }
 
 std::string about_bytes(const DpVsDdpRow& dp, const DpVsDdpRow& ddp) {
@@ -56,6 +69,7 @@ std::vector<std::string> conclusions(const std::vector<DpVsDdpRow>& rows) {
   }
   if (dp == nullptr || ddp == nullptr) return {};
   std::vector<std::string> sentences = {about_speed(*dp, *ddp), about_bytes(*dp, *ddp)};
+  for (std::string& doubt : about_doubts(rows)) sentences.push_back(std::move(doubt));
   if (dp->first_peak > 0) sentences.push_back(about_memory(*dp, *ddp));
   return sentences;
 }

@@ -9,11 +9,11 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // a cache line
 
-int64_t round_up(int64_t bytes) {
+}  // namespace
+
+int64_t bytes_in_layout(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
-
-}  // namespace
 
 std::vector<Range> slices_of_rank(const GradientLayout& layout, int world, int rank) {
   std::vector<Range> slices;
@@ -50,7 +50,7 @@ GradientLayout lay_out(std::span<const GradientSize> gradients, std::span<const 
     const int64_t bytes = count * static_cast<int64_t>(bytes_of(type));
     layout.places[parameter] = {layout.buckets.size() - 1, layout.bytes, bytes};
     bucket.parameters.push_back(parameter);
-    bucket.end = layout.bytes = round_up(layout.bytes + bytes);
+    bucket.end = layout.bytes = bytes_in_layout(layout.bytes + bytes);
   }
   return layout;
 }

@@ -30,6 +30,9 @@ struct GradientLayout {
   int64_t bytes = 0;
 };
 
+/// What so many bytes of a gradient need there: the next one begins at a multiple of 64.
+int64_t bytes_in_layout(int64_t bytes);
+
 struct GradientSize {
   int64_t count;
   Type type;

@@ -69,8 +69,10 @@ Replica::Replica(torch::nn::Module& model, World world, const ReplicaOptions& op
   if (moves_parameters)
     place_parameters(lay_out(gradient_sizes(parameters_), ready, options_.buckets));
   make_reducer(ready);
-  if (options_.buffers == ReplicaOptions::BufferMode::mean_over_shards)
+  if (options_.buffers == ReplicaOptions::BufferMode::mean_over_shards) {
+    const MemoryScope scope(MemoryUse::parameters);
     statistics_.emplace(model_, pieces_, group_);
+  }
 }
 
 void Replica::place_parameters(const GradientLayout& with) {

@@ -85,6 +85,16 @@ void check_division(const Recipe& recipe) {
         recipe.train.accumulate, batch / shards, batch, shards, batch / shards, pieces_of(recipe));
 }
 
+// Who leaves out the unit means another.
+void check_memory(const Recipe& recipe) {
+  constexpr int64_t kLeast = 1024;
+  const std::string& memory = recipe.device.memory;
+  if (memory.empty()) return;
+  if (const int64_t bytes = parse_bytes(memory); bytes > 0 && bytes < kLeast)
+    throw BadInput("device.memory = {} is {} bytes: give it with a unit, such as 24MiB or 24GiB",
+                   memory, bytes);
+}
+
 // An update that depends on more than an element and its gradient cannot be divided anywhere.
 void check_zero(const Recipe& recipe) {
   if (!recipe.parallel.zero || optim::optimizers().at(recipe.optimizer.name).elementwise) return;
@@ -173,6 +183,7 @@ void validate(const Recipe& recipe) {
       check_option(table, key, toml_value_or_text(value), "");
   optim::schedules().at(recipe.schedule.name).check(recipe.schedule);
   check_division(recipe);
+  check_memory(recipe);
   check_mode(recipe);
   check_zero(recipe);
 }

@@ -99,8 +99,23 @@ std::string what_needs_less(const Recipe& recipe) {
                      all.empty() ? "" : " or ", last);
 }
 
+// What layers would need if each pipeline had one shard, and so one slot of gradients.
+std::vector<LayerCost> with_one_slot(std::vector<LayerCost> costs, const Recipe& recipe,
+                                     const std::shared_ptr<SequentialModel>& model,
+                                     const parallel::Grid& grid, const std::vector<Range>& blocks) {
+  const auto shards = collective::Shards::even(shards_of(recipe), grid.pipelines());
+  for (const Range block : blocks) {
+    const MemoryNeeds needs =
+        memory_needs(parallel::ModelPart(model, block).module(), recipe, shards, 0);
+    costs[static_cast<size_t>(block.begin)].state -=
+        needs.gradients / needs.slots * (needs.slots - 1);
+  }
+  return costs;
+}
+
 std::string advice_for(const Recipe& recipe, const std::vector<Range>& chosen,
-                       const std::vector<LayerCost>& costs, const PipelineSchedule& schedule,
+                       const std::vector<LayerCost>& costs,
+                       const std::vector<LayerCost>& of_one_shard, const PipelineSchedule& schedule,
                        int64_t limit, const std::vector<Range>& blocks) {
   if (limit == 0) return ": use more stages or another --split";
   const auto& row = pipeline::pipeline_schedules().at(recipe.parallel.schedule);
@@ -115,6 +130,9 @@ std::string advice_for(const Recipe& recipe, const std::vector<Range>& chosen,
   const std::string none =
       fmt::format(": no --split into {} would fit", plural(schedule.shape.stages, "stage"));
   if (stages) return fmt::format("{}, but --stages {} would", none, *stages);
+  if (const auto fewer = stages_that_fit(of_one_shard, row, schedule.shape, limit, blocks))
+    return fmt::format("{} with {}, but --stages {} would with one shard for each pipeline", none,
+                       plural(shards_of(recipe), "shard"), *fewer);
   return fmt::format("{}, nor would any number of stages with this schedule", none);
 }
 
@@ -153,7 +171,10 @@ Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
                   ": all stages share the memory of one worker; with --workers {} each has "
                   "as much",
                   grid.shape().stages)
-            : advice_for(recipe, division.layers, costs, schedule, limit, blocks);
+            : advice_for(
+                  recipe, division.layers, costs,
+                  limit == 0 ? costs : with_one_slot(costs, recipe, sequential, grid, blocks),
+                  schedule, limit, blocks);
     division.less = what_needs_less(recipe);
   }
   parallel::check_parts(*sequential, division.layers);

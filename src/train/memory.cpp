@@ -9,6 +9,8 @@
 #include "base/units.h"
 #include "lockstep/error.h"
 #include "lockstep/sequential_model.h"
+#include "parallel/flat_state.h"
+#include "parallel/gradient_layout.h"
 #include "parallel/shard_schedule.h"
 #include "parallel/tensor_buffer.h"
 #include "virtual_devices/accounts.h"
@@ -26,10 +28,27 @@ MemoryNeeds memory_needs_of_mirror(const torch::nn::Module& model) {
   return {.parameters = all, .gradients = trained};
 }
 
+StateSize size_of_state(const torch::nn::Module& model, std::set<const void*>& counted) {
+  StateSize size;
+  const auto is_new = [&](const torch::Tensor& tensor) {
+    return counted.insert(tensor.unsafeGetTensorImpl()).second;
+  };
+  for (const torch::Tensor& parameter : model.parameters()) {
+    if (!is_new(parameter)) continue;
+    const auto bytes = static_cast<int64_t>(parameter.nbytes());
+    if (parameter.requires_grad()) size.trained += parallel::bytes_in_layout(bytes);
+    size.all += parameter.requires_grad() ? parallel::bytes_in_layout(bytes) : bytes;
+  }
+  for (const torch::Tensor& buffer : model.buffers())
+    if (is_new(buffer)) size.all += 2 * parallel::aligned_bytes(buffer);
+  return size;
+}
+
 MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
                          const collective::Shards& shards, int pipeline) {
-  const MemoryNeeds mirror = memory_needs_of_mirror(model);
-  return fit::memory_needs(mirror.parameters, mirror.gradients, recipe,
+  std::set<const void*> none;
+  const StateSize size = size_of_state(model, none);
+  return fit::memory_needs(size.all, size.trained, recipe,
                            parallel::schedule_of(shards, pipeline).slots,
                            recipe.parallel.zero ? shards.world_size() : 1);
 }
@@ -37,13 +56,30 @@ MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
 void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit,
                     const std::string& advice) {
   if (limit == 0 || needs.sum() <= limit) return;
+  const bool look_equal = format_bytes(limit) == format_bytes(needs.sum());
+  const auto shown = [&](int64_t bytes) {
+    return look_equal ? format_count(bytes) + " B" : format_bytes(bytes);
+  };
   throw OutOfMemory(
       who, needs.sum(), 0, limit,
       fmt::format("{} has {} of memory, and training needs {} before the first step: parameters "
-                  "and buffers {}, gradients {}, the optimizer {}{}",
-                  who, format_bytes(limit), format_bytes(needs.sum()),
-                  format_bytes(needs.parameters), format_bytes(needs.gradients),
+                  "and buffers {}, gradients {}{}, the optimizer {}{}; `lockstep fit` lists the "
+                  "ways that fit",
+                  who, shown(limit), shown(needs.sum()), format_bytes(needs.parameters),
+                  format_bytes(needs.gradients),
+                  needs.slots > 1 ? fmt::format(" in {} slots", needs.slots) : "",
                   format_bytes(needs.optimizer), advice));
+}
+
+std::string advice_on_shards(const MemoryNeeds& needs, int64_t limit, const Recipe& recipe,
+                             int pipelines) {
+  if (needs.slots == 1 || shards_of(recipe) % pipelines != 0) return "";
+  const int64_t less = needs.sum() - needs.gradients / needs.slots * (needs.slots - 1);
+  return fmt::format(
+      "; one shard for each pipeline has one slot: --shards {} --accumulate {} needs {}{}, and "
+      "ends with another model",
+      pipelines, pieces_of(recipe) / pipelines, format_bytes(less),
+      less > limit ? ", which does not fit either" : "");
 }
 
 std::string advice_on_stages(const MemoryNeeds& needs, int64_t limit, const Model& model) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,16 @@ using fit::MemoryNeeds;
 MemoryNeeds memory_needs(const torch::nn::Module& model, const Recipe& recipe,
                          const collective::Shards& shards, int pipeline);
 
+/// What parameters and buffers need in training, where both are moved into contiguous memory: each
+/// begins at a multiple of so many bytes, and buffers are there twice, as they are and as they were
+/// before the step.
+struct StateSize {
+  int64_t all = 0;
+  int64_t trained = 0;  ///< of trained parameters, and so of one slot of their gradients
+};
+/// Without tensors that are `counted` already, to which these are added.
+StateSize size_of_state(const torch::nn::Module& model, std::set<const void*>& counted);
+
 /// Of a mirror of the model, on another device of a worker than its first.
 MemoryNeeds memory_needs_of_mirror(const torch::nn::Module& model);
 
@@ -32,6 +43,10 @@ MemoryNeeds memory_needs_of_mirror(const torch::nn::Module& model);
 /// would fit instead. `who` is "virtual:0", or also names the stage.
 void require_memory(const MemoryNeeds& needs, const std::string& who, int64_t limit,
                     const std::string& advice);
+
+/// What fewer shards would need, where their gradients are in several slots; else nothing.
+std::string advice_on_shards(const MemoryNeeds& needs, int64_t limit, const Recipe& recipe,
+                             int pipelines);
 
 /// What would fit instead of a whole model: how many such devices would have enough, if its layers
 /// can be divided among so many.

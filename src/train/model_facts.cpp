@@ -1,7 +1,6 @@
 #include "train/model_facts.h"
 
 #include <fmt/format.h>
-#include <torch/types.h>
 
 #include <iterator>
 #include <set>
@@ -10,6 +9,7 @@
 #include "lockstep/error.h"
 #include "lockstep/sequential_model.h"
 #include "parallel/model_part.h"
+#include "train/memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -30,19 +30,8 @@ std::string refusal_of(const Check& check) {
 // Without tensors that are `counted` already, to which these are added.
 fit::LayerSize size_of(const ModelPart& part, const std::string& name,
                        std::set<const void*>& counted) {
-  fit::LayerSize size{.name = name};
-  const auto bytes_of_new = [&](const torch::Tensor& tensor) {
-    return counted.insert(tensor.unsafeGetTensorImpl()).second
-               ? static_cast<int64_t>(tensor.nbytes())
-               : 0;
-  };
-  for (const torch::Tensor& parameter : part.module().parameters()) {
-    const int64_t bytes = bytes_of_new(parameter);
-    size.state += bytes;
-    if (parameter.requires_grad()) size.trained += bytes;
-  }
-  for (const torch::Tensor& buffer : part.module().buffers()) size.state += bytes_of_new(buffer);
-  return size;
+  const StateSize size = size_of_state(part.module(), counted);
+  return {.name = name, .state = size.all, .trained = size.trained};
 }
 
 fit::LayerSize size_of(const ModelPart& part, const std::string& name) {

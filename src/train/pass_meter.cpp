@@ -1,9 +1,7 @@
-// Measures what a forward and a backward pass of some layers needs, as a training step runs them:
-// the same modules, kernels and order, with gradients that are dropped as soon as they are there.
+// Measures what a forward and a backward pass of some layers needs: see train/measured_pass.h.
 #include "train/pass_meter.h"
 
 #include <ATen/Parallel.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -17,15 +15,12 @@
 #include "device/allocator.h"
 #include "lockstep/error.h"
 #include "parallel/device_streams.h"
-#include "parallel/gradient_hooks.h"
-#include "parallel/graph_inputs.h"
 #include "parallel/layer_costs.h"
 #include "parallel/model_part.h"
-#include "parallel/parameters.h"
 #include "train/batch_tensors.h"
 #include "train/make_model.h"
+#include "train/measured_pass.h"
 #include "train/model_facts.h"
-#include "train/outputs.h"
 #include "train/placement.h"
 #include "virtual_devices/accounts.h"
 
@@ -35,9 +30,15 @@ namespace {
 using parallel::Activations;
 using parallel::ModelPart;
 
-constexpr int kUpdates = 3;              ///< of which the fastest counts
-constexpr double kEnoughSeconds = 0.25;  ///< passes are repeated until they took as long
+constexpr int kUpdates = 3;  ///< of which the fastest counts
+// Passes are repeated, and the fastest counts: so often at least, unless they take too long.
+constexpr int kEnoughRounds = 3;
+constexpr double kEnoughSeconds = 0.25;
 constexpr int kMostRounds = 5;
+constexpr double kTooLong = 2;  ///< seconds
+/// A layer alone has its outputs and their gradient, and a copy of its inputs, as long as it
+/// computes. In a pass through several it needs less: if that has room, this is enough for it.
+constexpr int64_t kRoomsOfALayer = 4;
 /// Of the memory that this host has left, so that measuring does not make it swap.
 constexpr double kUsedOfHost = 0.7;
 /// Of that, what models may have that are kept for other passes of as many samples.
@@ -49,27 +50,6 @@ Recipe for_one_device(Recipe recipe) {
   recipe.train.batch = recipe.train.shards = recipe.train.accumulate = 1;
   validate(recipe);
   return recipe;
-}
-
-// Copies without history, of which gradients can be asked.
-Tensors received(const Tensors& tensors) {
-  std::vector<Tensors::Item> copies;
-  for (const auto& [name, tensor] : tensors)
-    copies.emplace_back(name, tensor.detach().clone().set_requires_grad(tensor.requires_grad()));
-  return Tensors(std::move(copies));
-}
-
-CallPlace call_place(int64_t samples) {
-  return {"the measured pass of", samples, samples};
-}
-
-// Inputs of the layer after these, without history.
-Tensors outputs_without_gradients(const ModelPart& layers, const Tensors& inputs, int64_t samples) {
-  const torch::NoGradGuard no_grad;
-  std::vector<Tensors::Item> leaves;
-  for (const auto& [name, tensor] : forward_of(layers, inputs, call_place(samples)))
-    leaves.emplace_back(name, tensor.detach().set_requires_grad(tensor.is_floating_point()));
-  return Tensors(std::move(leaves));
 }
 
 MemoryAccount* counted_account(const Recipe& recipe, c10::Device device) {
@@ -121,7 +101,6 @@ class PassMeter final : public fit::Meter {
   Warm& warm(int64_t samples, const std::string& precision, int64_t room);
   std::optional<int64_t> kept_by(const ModelPart& layer, const Tensors& inputs, const Batch& batch,
                                  int64_t room) const;
-  fit::PassCost run(const ModelPart& part, const Tensors& inputs, const Batch& batch) const;
   fit::PassCost best_of_some(const ModelPart& part, const Tensors& inputs,
                              const Batch& batch) const;
   int64_t in_use() const { return account_->figures().in_use; }
@@ -195,8 +174,7 @@ Tensors PassMeter::inputs_of(const std::shared_ptr<Model>& model, int64_t layer,
 }
 
 // Which kernels compute a layer, and so what they keep, may depend on the number of samples.
-// A layer may need `room` bytes; the rest of the model, which other devices may have, is not
-// counted.
+// The rest of the model, which other devices may have, is not counted.
 PassMeter::Warm& PassMeter::warm(int64_t samples, const std::string& precision, int64_t room) {
   const std::pair key = {samples, precision};
   if (const auto known = warm_.find(key); known != warm_.end()) return known->second;
@@ -215,58 +193,26 @@ PassMeter::Warm& PassMeter::warm(int64_t samples, const std::string& precision, 
 std::optional<int64_t> PassMeter::kept_by(const ModelPart& layer, const Tensors& inputs,
                                           const Batch& batch, int64_t room) const {
   const int64_t before = in_use();
+  const int64_t of_layer = std::min(room, of_host_) * kRoomsOfALayer;
   try {
-    const Limited limited(*account_, room_here(room));
-    run(layer, inputs, batch);
+    const Limited limited(*account_, room_here(of_layer));
+    run_pass(layer, inputs, batch, *objective_, device_);
   } catch (const OutOfMemory&) {
     return std::nullopt;
   }
   return std::max<int64_t>(in_use() - before, 0);
 }
 
-fit::PassCost PassMeter::run(const ModelPart& part, const Tensors& given,
-                             const Batch& batch) const {
-  const MemoryScope scope(MemoryUse::activations);
-  const parallel::Parameters parameters = parallel::trained_parameters(part.module());
-  const parallel::GradientHooks hooks(
-      parameters, [&](size_t i) { parameters.tensors[i].mutable_grad().reset(); });
-  const CallPlace place = call_place(batch.samples);
-  const int64_t before = in_use();
-  fit::PassCost cost;
-  Stopwatch stopwatch;
-  const Tensors inputs = part.is_first() ? given : parallel::GraphInputs(received(given)).tensors();
-  torch::autograd::variable_list roots, gradients;
-  Tensors outputs;
-  if (part.is_last()) {
-    outputs = outputs_of(part, inputs, objective_->outputs(), place);
-    roots = {call_user_code("the objective's loss()", place,
-                            [&] { return objective_->loss(outputs, batch).sum; })};
-    gradients = {torch::Tensor()};
-  } else {
-    outputs = forward_of(part, inputs, place);
-    for (const auto& [name, output] : outputs)
-      if (output.requires_grad()) roots.push_back(output);
-  }
-  parallel::synchronize(device_);
-  cost.forward = stopwatch.restart();
-  cost.held = in_use() - before;
-  for (const auto& [name, output] : outputs) cost.sent += static_cast<int64_t>(output.nbytes());
-  if (!part.is_last())
-    for (const torch::Tensor& root : roots) gradients.push_back(torch::ones_like(root));
-  if (!roots.empty())
-    call_user_code("the backward pass", place,
-                   [&] { torch::autograd::backward(roots, gradients); });
-  parallel::synchronize(device_);
-  cost.backward = stopwatch.seconds();
-  return cost;
-}
-
 fit::PassCost PassMeter::best_of_some(const ModelPart& part, const Tensors& inputs,
                                       const Batch& batch) const {
-  fit::PassCost best = run(part, inputs, batch);
+  fit::PassCost best = run_pass(part, inputs, batch, *objective_, device_);
   double spent = best.forward + best.backward;
-  for (int round = 1; round < kMostRounds && spent < kEnoughSeconds; ++round) {
-    const fit::PassCost one = run(part, inputs, batch);
+  const auto is_enough = [&](int rounds) {
+    return rounds == kMostRounds || spent >= kTooLong ||
+           (rounds >= kEnoughRounds && spent >= kEnoughSeconds);
+  };
+  for (int rounds = 1; !is_enough(rounds); ++rounds) {
+    const fit::PassCost one = run_pass(part, inputs, batch, *objective_, device_);
     spent += one.forward + one.backward;
     if (one.forward + one.backward < best.forward + best.backward) best = one;
   }
@@ -301,10 +247,11 @@ fit::MeasuredPass PassMeter::measure(const fit::Pass& pass, int64_t asked) {
 std::vector<pipeline::LayerCost> PassMeter::layer_costs(const fit::Pass& pass) {
   const auto model = std::dynamic_pointer_cast<SequentialModel>(new_model(pass.precision));
   const Batch batch = batch_of(pass.samples, device_);
-  return call_user_code("a layer's forward or backward pass", call_place(pass.samples), [&] {
-    return parallel::measure_layers(model, batch.inputs,
-                                    pass.recompute ? Activations::recomputed : Activations::kept);
-  });
+  return call_user_code(
+      "a layer's forward or backward pass", place_of_measured_pass(pass.samples), [&] {
+        return parallel::measure_layers(
+            model, batch.inputs, pass.recompute ? Activations::recomputed : Activations::kept);
+      });
 }
 
 double PassMeter::update_seconds(int64_t bytes) {

@@ -187,7 +187,9 @@ void Setup::require_memory_for_parts(const std::string& advice) const {
                    grid->shape().stages == 1
                        ? name
                        : fmt::format("{}, which computes {},", name, fmt::join(computed, ", ")),
-                   limit, advice.empty() ? advice_on_stages(needs, limit, *model) : advice);
+                   limit,
+                   (advice.empty() ? advice_on_stages(needs, limit, *model) : advice) +
+                       advice_on_shards(needs, limit, recipe, grid->pipelines()));
   }
 }
 

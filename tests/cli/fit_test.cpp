@@ -52,6 +52,7 @@ class Fit : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
+  int runs_ = 0;
 };
 
 // The smallest limit, in KiB, with which one device takes so many samples.
@@ -100,21 +101,82 @@ TEST_F(Fit, PredictsThePeakOfStepsThatWereNotMeasured) {
     }
 }
 
-TEST_F(Fit, FindsTheLargestBatchThatOneDeviceTakes) {
-  const Words device = joined(model("resnet20"), {"--device-memory", "9MiB"});
-  const std::vector<Json> all = ways(joined(device, {"--batch", "1"}));
-  ASSERT_FALSE(all.empty());
-  const int64_t largest = all.front().at("largest_batch_of_one_device");
-  ASSERT_GT(largest, 1);
-  const auto trained = [&](int64_t batch) {
-    return lockstep_command(joined(joined({"train"}, device),
-                                   {"--batch", fmt::format("{}", batch), "--shards", "1", "--steps",
-                                    "1", "--out", (folder_ / fmt::format("{}", batch)).string()}));
-  };
-  EXPECT_EQ(trained(largest).exit_code, 0);
-  const CommandResult more = trained(largest + 1);
-  EXPECT_EQ(more.exit_code, 1);
-  EXPECT_NE(more.err.find("out of memory"), std::string::npos) << more.err;
+TEST_F(Fit, FindsTheLargestBatchThatTrainsAndWithOneMoreThatDoesNot) {
+  for (const std::string name : {"convnet", "mlp", "resnet20"}) {
+    const std::vector<Json> one =
+        ways(joined(model(name), {"--batch", "24", "--device-memory", "1GiB"}));
+    ASSERT_NE(named(one, "one device"), nullptr);
+    const std::string limit = named(one, "one device")->at("peak_bytes").dump();
+    const Words device = joined(model(name), {"--device-memory", limit});
+    const std::vector<Json> all = ways(joined(device, {"--batch", "1"}));
+    ASSERT_FALSE(all.empty());
+    const int64_t largest = all.front().at("largest_batch_of_one_device");
+    EXPECT_EQ(largest, 24) << name;
+    const auto trained = [&](int64_t batch) {
+      const std::string out = fmt::format("{}-{}", name, batch);
+      return lockstep_command(
+          joined(joined({"train"}, device), {"--batch", fmt::format("{}", batch), "--shards", "1",
+                                             "--steps", "1", "--out", (folder_ / out).string()}));
+    };
+    const CommandResult as_found = trained(largest);
+    EXPECT_EQ(as_found.exit_code, 0) << name << as_found.err;
+    const CommandResult more = trained(largest + 1);
+    EXPECT_EQ(more.exit_code, 1) << name;
+    EXPECT_NE(more.err.find("out of memory"), std::string::npos) << more.err;
+  }
+}
+
+TEST_F(Fit, SaysHowManyDevicesPlainDataParallelismNeeds) {
+  const std::vector<Json> one =
+      ways(joined(model("convnet"), {"--batch", "1", "--device-memory", "1GiB"}));
+  const std::string limit = named(one, "one device")->at("peak_bytes").dump();
+  const CommandResult result = lockstep_command(
+      joined(joined({"fit"}, model("convnet")), {"--batch", "32", "--device-memory", limit}));
+  for (const char* part : {"A batch of 32 needs 32 devices with plain data parallelism, 1 sample",
+                           "The fewest: 1 device (accumulate", "; the fastest: ", " shards ",
+                           "a batch of 32, the fastest first:"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
+}
+
+TEST_F(Fit, SaysHowMuchMemoryWouldDoWhereNoneFits) {
+  const Words asked =
+      joined(model("mlp"), {"--batch", "31", "--device-memory", "4MiB", "--max-devices", "2"});
+  const CommandResult text = lockstep_command(joined({"fit"}, asked));
+  const CommandResult json = lockstep_command(joined({"fit", "--json"}, asked));
+  for (const char* part : {"None of these fits, on up to the 2 devices", " would need about ",
+                           "No data parallelism: a batch of 31", "one of 32 can"}) {
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+    EXPECT_NE(json.err.find(part), std::string::npos) << part << "\n" << json.err;
+  }
+}
+
+TEST_F(Fit, SaysThatTheDataSetHasNoMoreSamplesThanTheBatchThatItChose) {
+  const CommandResult result =
+      lockstep_command(joined(joined({"train", "--batch", "auto", "--print-recipe"}, model("mlp")),
+                              {"--device-memory", "1GiB"}));
+  EXPECT_NE(result.err.find("the data set has no more"), std::string::npos) << result.err;
+}
+
+TEST_F(Fit, ListsInItsHelpOnlyFlagsThatItTakes) {
+  const CommandResult help = lockstep_command({"fit", "--help"});
+  for (const char* flag : {"--stages", "--schedule", "--split", "--zero", "--parallel", "auto:"})
+    EXPECT_EQ(help.out.find(flag), std::string::npos) << flag;
+  EXPECT_NE(help.out.find("--batch"), std::string::npos);
+}
+
+TEST_F(Fit, PredictsMemoryInWhichEveryWayTrains) {
+  for (const std::string name : {"convnet", "mlp", "resnet20"}) {
+    const Words asked = joined(model(name), {"--batch", "12", "--max-devices", "2"});
+    for (const Json& way : ways(joined(asked, {"--device-memory", "1GiB"}))) {
+      std::string command = way.at("command");
+      const std::string unlimited = "--device-memory 1GiB";
+      const size_t at = command.find(unlimited);
+      ASSERT_NE(at, std::string::npos) << command;
+      command.replace(at, unlimited.size(), "--device-memory " + way.at("peak_bytes").dump());
+      const CommandResult result = train(command, fmt::format("exactly-{}", runs_++));
+      EXPECT_EQ(result.exit_code, 0) << command << "\n" << result.err;
+    }
+  }
 }
 
 TEST_F(Fit, ChoosesTheBatchOfATraining) {
@@ -221,6 +283,7 @@ TEST_F(Fit, RefusesWhatCannotBeAnswered) {
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--latency", "-1"}, "--latency -1"));
   EXPECT_TRUE(refuses({"fit", "--device-memory", "1GiB", "--model", "resnet21"}, "resnet20"));
   const Words small = joined({"fit", "--batch", "8"}, model("mlp"));
+  EXPECT_TRUE(refuses(joined(small, {"--device-memory", "24"}), "24 is 24 bytes"));
   EXPECT_TRUE(refuses(joined(small, {"--device-memory", "0"}), "0 is no limit"));
   EXPECT_TRUE(refuses(joined(small, {"--device-memory", "1GiB", "--devices", "virtual:4"}),
                       "--devices virtual:4: the recipe's device.kind is cpu"));

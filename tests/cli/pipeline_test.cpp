@@ -197,6 +197,8 @@ TEST_F(Stages, OfWhichNoSplitFitsSayHowManyWould) {
   const std::string some = error("3MiB");
   EXPECT_NE(some.find("no --split into 2 stages would fit, but --stages "), std::string::npos)
       << some;
+  const std::string fewer = error("1700KiB");
+  EXPECT_NE(fewer.find("would with one shard for each pipeline"), std::string::npos) << fewer;
   const std::string none = error("100KiB");
   EXPECT_NE(none.find("which computes stage"), std::string::npos) << none;
   EXPECT_NE(none.find("nor would any number of stages"), std::string::npos) << none;

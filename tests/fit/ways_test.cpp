@@ -40,12 +40,13 @@ class ExactMeter final : public Meter {
     const double slower = is_half ? *bf16_times_ : 1;
     const int64_t per_sample = pass.layers.size() * kPerSample * pass.samples / (is_half ? 2 : 1);
     const int64_t held = pass.recompute ? per_sample / 4 : per_sample;
-    const PassCost cost{
-        .peak = held + kScratch,
-        .held = held,
-        .sent = pass.samples * kPerSample,
-        .forward = 1e-3 * slower * static_cast<double>(per_sample),
-        .backward = (pass.recompute ? 3e-3 : 2e-3) * slower * static_cast<double>(per_sample)};
+    const double seconds = 1e-3 * slower * static_cast<double>(per_sample);
+    const PassCost cost{.peak = (pass.recompute ? recomputed_ : 0) + held + kScratch,
+                        .held = held,
+                        .sent = pass.samples * kPerSample,
+                        .forward = seconds,
+                        .backward = (pass.recompute ? 3 : 2) * seconds,
+                        .waited = waited_ * 3 * seconds};
     if (cost.peak > room) return {{}, room};
     return {cost, room};
   }
@@ -61,6 +62,10 @@ class ExactMeter final : public Meter {
   void set_bf16_times(std::optional<double> times) { bf16_times_ = times; }
   /// The model throws for passes of fewer samples.
   void set_fewest(int64_t samples) { fewest_ = samples; }
+  /// What a pass needs more when layers are computed again.
+  void set_recomputed(int64_t bytes) { recomputed_ = bytes; }
+  /// For which part of a pass it had no processor.
+  void set_waited(double part) { waited_ = part; }
   void set_blocks(std::vector<Range> blocks) { model_.blocks = std::move(blocks); }
   /// By samples and precision.
   const std::map<std::pair<int64_t, std::string>, int>& measured() const { return measured_; }
@@ -68,6 +73,8 @@ class ExactMeter final : public Meter {
  private:
   ModelFacts model_;
   int64_t fewest_ = 1;
+  int64_t recomputed_ = 0;
+  double waited_ = 0;
   std::map<std::pair<int64_t, std::string>, int> measured_;
   std::optional<double> bf16_times_ = 2;
 };
@@ -79,6 +86,7 @@ Question question(int64_t limit, int64_t batch) {
   Question asked{.limit = limit};
   asked.recipe.train.batch = batch;
   asked.recipe.train.shards = 1;
+  asked.recipe.device.kind = "virtual";  // whose messages are not in its memory
   asked.network.bytes_per_second = 1e12;
   asked.network.latency = 1e-9;
   return asked;
@@ -146,6 +154,25 @@ TEST(Ways, WithStagesKeepTheGradientsOfInputsThatWereSentLast) {
   const Way pieces = predicted(
       {.stages = 2, .accumulate = 4, .split = split, .samples_per_pass = 2}, asked, costs);
   EXPECT_EQ(pieces.needs.activations, 3 * 2 * kPerSample + kScratch + 2 * kPerSample);
+}
+
+TEST(Ways, WithStagesHaveHeadersOfMessagesInTheMemoryOfCpus) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  const Way way{.stages = 2, .accumulate = 4, .samples_per_pass = 2};
+  const int64_t on_device = predicted(way, asked, costs).needs.activations;
+  asked.recipe.device.kind = "cpu";
+  // Of two micro-batches in flight, and of one message in either direction.
+  EXPECT_EQ(predicted(way, asked, costs).needs.activations, on_device + 4 * 1024);
+}
+
+TEST(Ways, WithoutOptimizerStateHaveRoomForTwoCopiesOfTheParametersAtFirst) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 8);
+  Costs costs(meter, asked.limit, [](const std::string&) {});
+  const Way way = predicted({.pipelines = 8, .zero = true, .samples_per_pass = 1}, asked, costs);
+  EXPECT_EQ(way.needs.sum(), 3 * 4 * kLayerState);
 }
 
 TEST(Ways, WithStagesAreSplitSoThatTheyFit) {
@@ -266,7 +293,40 @@ TEST(Ways, LeaveOutZeroForAnOptimizerThatIsNotElementwise) {
   ExactMeter meter;
   Question asked = question(1 << 20, 8);
   asked.recipe.optimizer.name = "lars";
-  for (const Way& way : found(asked, meter).ways) EXPECT_FALSE(way.zero) << way.name();
+  const Found all = found(asked, meter);
+  for (const Way& way : all.ways) EXPECT_FALSE(way.zero) << way.name();
+  EXPECT_EQ(all.left_out.size(), 1);
+  EXPECT_TRUE(has(all.left_out.back(), "No ZeRO: lars")) << all.left_out.back();
+}
+
+TEST(Ways, SayThatABatchCannotBeDividedAmongSoFewDevices) {
+  ExactMeter meter;
+  Question asked = question(1 << 20, 31);
+  asked.most_devices = 4;
+  const Found all = found(asked, meter);
+  ASSERT_EQ(all.left_out.size(), 1);
+  EXPECT_EQ(all.left_out.front(),
+            "No data parallelism: a batch of 31 cannot be divided into equal parts for 2 to 4 "
+            "devices; one of 32 can");
+}
+
+TEST(Ways, LeaveOutRecomputationThatNeedsMoreThanKeeping) {
+  ExactMeter meter;
+  meter.set_recomputed(int64_t{1} << 16);
+  const Found all = found(question(1 << 20, 8), meter);
+  for (const Way& way : all.ways) EXPECT_FALSE(way.recompute) << way.name();
+  ASSERT_EQ(all.left_out.size(), 1);
+  EXPECT_TRUE(has(all.left_out.front(), "No recomputation")) << all.left_out.front();
+}
+
+TEST(Ways, HaveRoughTimesWhereOtherProgramsHadTheProcessor) {
+  for (const double waited : {0.05, 0.5}) {
+    ExactMeter meter;
+    meter.set_waited(waited);
+    Costs costs(meter, 1 << 20, [](const std::string&) {});
+    find_ways(question(1 << 20, 8), costs);
+    EXPECT_EQ(costs.times_are_rough(), waited > 0.1);
+  }
 }
 
 TEST(Ways, LeaveOutStagesAndRecomputationForAModelWithoutLayers) {

@@ -95,6 +95,15 @@ TEST(DpVsDdp, ConcludesFromTheMostDevicesThatShareNoCores) {
       << sentences[2];
 }
 
+TEST(DpVsDdp, DoubtsAnEfficiencyThatCannotBe) {
+  DpVsDdpRow dp = dp_row(), ddp = ddp_row();
+  ddp.efficiency = 2.25;
+  const std::vector<std::string> sentences = conclusions({dp, ddp});
+  ASSERT_GE(sentences.size(), 3U);
+  EXPECT_NE(sentences[2].find("225 % (DDP on 4 devices) is not credible"), std::string::npos)
+      << sentences[2];
+}
+
 TEST(DpVsDdp, SaysSoIfDataParallelIsFaster) {
   DpVsDdpRow dp = dp_row(), ddp = ddp_row();
   dp.seconds_per_step = 1e-3;

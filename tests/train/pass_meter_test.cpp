@@ -92,6 +92,22 @@ TEST_F(PassMeter, MeasuresStagesWithoutALayerThatNeedsTooMuch) {
   EXPECT_TRUE(meter->measure({.layers = {8, 9}, .samples = kSamples}, wide).cost);
 }
 
+// A layer alone needs more than that: its outputs and their gradient stay until it has computed.
+TEST_F(PassMeter, MeasuresAPassInExactlyTheRoomThatItNeeds) {
+  const std::vector<float> x(40 * 28 * 28, 1);
+  data::write_npy(folder_ / "x.npy", "<f4", "(40, 1, 28, 28)", std::as_bytes(std::span(x)));
+  for (const char* model : {"convnet", "mlp", "resnet20"}) {
+    recipe_.model.name = model;
+    const auto meter = this->meter();
+    const fit::Pass pass{.layers = {0, std::ssize(meter->model().layers)}, .samples = 16};
+    const fit::MeasuredPass found = meter->measure(pass, kPlenty);
+    ASSERT_TRUE(found.cost) << model;
+    const int64_t room = found.cost->peak;
+    EXPECT_TRUE(this->meter()->measure(pass, room).cost) << model;
+    EXPECT_FALSE(this->meter()->measure(pass, room - 1).cost) << model;
+  }
+}
+
 TEST_F(PassMeter, KnowsWhereAModelCanBeDividedAndThatSharedWeightsAreNotRecomputed) {
   const auto meter = this->meter();
   const fit::ModelFacts& model = meter->model();
