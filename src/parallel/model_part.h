@@ -25,6 +25,7 @@ class ModelPart {
   ModelPart(std::shared_ptr<SequentialModel> model, Range layers,
             Activations activations = Activations::kept);
 
+  /// Throws BadInput where a layer uses a parameter or buffer that it does not list.
   Tensors forward(const Tensors& inputs) const;
 
   /// Its parameters and buffers, under the names that they have in the model.
@@ -51,9 +52,8 @@ class ModelPart {
 std::shared_ptr<SequentialModel> require_layers(const std::shared_ptr<Model>& model,
                                                 const std::string& name);
 
-/// Throws BadInput that names a parameter or buffer which no layer uses, one that layers of
-/// different parts use, or a name that the model does not have. `parts` are ranges of layers. One
-/// that trains nothing is refused, too, or allowed.
+/// Throws BadInput that names a parameter or buffer which layers of different parts use. `parts` are
+/// ranges of layers. One that trains nothing is refused, too, or allowed.
 enum class Untrained { refused, allowed };
 void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
                  const pipeline::OptionNames& options = {},

@@ -15,6 +15,7 @@
 #include "parallel/flat_state.h"
 #include "parallel/gradient_sync.h"
 #include "parallel/layer_costs.h"
+#include "parallel/layer_uses.h"
 #include "parallel/named_tensors.h"
 #include "parallel/pipeline_state.h"
 #include "parallel/same_model.h"
@@ -166,6 +167,7 @@ std::map<std::string, size_t> positions_of(const torch::nn::Module& model) {
 
 PipelineOptions parallel::checked_options(const SequentialModel& model, World& world,
                                           PipelineOptions options) {
+  together(world, [&] { check_uses(model); });
   require_same(options, world);
   const pipeline::PipelineScheduleRow& row = pipeline::pipeline_schedules().at(options.schedule);
   if (options.stages == 0)

@@ -12,6 +12,7 @@
 #include "fit/memory_needs.h"
 #include "lockstep/device_memory.h"
 #include "parallel/layer_costs.h"
+#include "parallel/layer_uses.h"
 #include "parallel/model_part.h"
 #include "train/batch_tensors.h"
 #include "train/make_model.h"
@@ -123,6 +124,8 @@ std::string advice_for(const Recipe& recipe, const std::vector<Range>& chosen,
 Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
                 const Objective& objective, const data::TrainingData& data,
                 const parallel::Grid& grid, World& world) {
+  if (const auto* const layers = dynamic_cast<const SequentialModel*>(model.get()))
+    parallel::check_uses(*layers);
   const int parts = grid.shape().parts();
   if (parts == 1 && !recipe.parallel.recompute) return {};
   const auto sequential = parallel::require_layers(model, recipe.model.name);

@@ -9,6 +9,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/sequential_model.h"
+#include "parallel/layer_uses.h"
 #include "parallel/model_part.h"
 
 namespace lockstep::train {
@@ -63,13 +64,9 @@ fit::ModelFacts facts_of(const std::shared_ptr<Model>& model, const std::string&
   if (!sequential || sequential->layers().empty())
     return undivided(
         fmt::format("model '{}' does not list its layers (see lockstep/sequential_model.h)", name));
+  parallel::check_uses(*sequential);
   if (sequential->layers().size() == 1)
     return undivided(fmt::format("model '{}' has one layer", name));
-  const Range all = {0, std::ssize(sequential->layers())};
-  if (const std::string why = refusal_of(
-          [&] { parallel::check_parts(*sequential, {all}, {}, parallel::Untrained::allowed); });
-      !why.empty())
-    return undivided(why);
   fit::ModelFacts facts{.layers = {}, .blocks = parallel::blocks_of(*sequential)};
   if (facts.blocks.size() == 1)
     facts.undivided = fmt::format(

@@ -8,6 +8,7 @@
 #include "expect_error.h"
 #include "lockstep/error.h"
 #include "parallel/generator.h"
+#include "parallel/layer_uses.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -124,9 +125,9 @@ struct Forgetful : SequentialModel {
 };
 
 TEST(ModelPart, MustNameWhatItUses) {
-  expect_bad_input([] { check_parts(Forgetful("fc"), {{0, 1}}); },
+  expect_bad_input([] { check_uses(Forgetful("fc")); },
                    {"buffer 'offset' belongs to none of the model's layers"});
-  expect_bad_input([] { check_parts(Forgetful("fd"), {{0, 1}}); },
+  expect_bad_input([] { check_uses(Forgetful("fd")); },
                    {"layer 'fc' says that it uses 'fd'"});
 }
 
@@ -140,8 +141,8 @@ struct TwoNames : SequentialModel {
 };
 
 TEST(ModelPart, GoesByTheFirstNameOfATensor) {
-  EXPECT_NO_THROW(check_parts(TwoNames("first"), {{0, 1}}));
-  expect_bad_input([] { check_parts(TwoNames("second"), {{0, 1}}); },
+  EXPECT_NO_THROW(check_uses(TwoNames("first")));
+  expect_bad_input([] { check_uses(TwoNames("second")); },
                    {"'first.weight' belongs to none", "'second.weight', which is the same tensor"});
 }
 
