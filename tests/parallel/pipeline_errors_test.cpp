@@ -109,6 +109,24 @@ TEST(PipelineErrors, OfBatchesNameTheirSizes) {
   });
 }
 
+TEST(PipelineErrors, OfBatchesWithOtherNumbersOfSamplesInXThanInYNameBoth) {
+  const auto message = [](World world, int64_t of_x, int64_t of_y) {
+    Pipeline pipeline(plain_net(1), world, {.micro_batches = 4});
+    return message_of<Error>([&] {
+      pipeline.step(pipeline_inputs().narrow(0, 0, of_x), pipeline_labels().narrow(0, 0, of_y),
+                    [](const torch::Tensor& x, const torch::Tensor&) { return x.mean(); });
+    });
+  };
+  for (const int workers : {1, 2, 3}) {
+    as_workers(workers, [&](World world) {
+      EXPECT_TRUE(has(message(world, 16, 4), "x has 16 samples, y has 4"));
+    });
+    as_workers(workers, [&](World world) {
+      EXPECT_TRUE(has(message(world, 8, 16), "x has 8 samples, y has 16"));
+    });
+  }
+}
+
 TEST(PipelineErrors, OfInputsThatAreNotThereNameTheRank) {
   for (const Tensors& nothing : {Tensors(), Tensors(torch::Tensor()), Tensors(torch::tensor(1.0))})
     as_workers(1, [&](World world) {
