@@ -91,6 +91,9 @@ class Pipeline::State::LossPasses final : public parallel::Passes {
 double Pipeline::State::step(const Tensors& inputs, const Tensors& targets,
                              const LossFunction& loss) {
   double mean = 0;
+  fail_stop_->check();
+  // No other worker has begun a step: this one may go on with another batch.
+  if (world_.size() == 1) check_batch(inputs, targets);
   fail_stop_->run([&] {
     const parallel::KeptGenerator generator;
     const torch::AutoGradMode records(true);

@@ -109,6 +109,18 @@ TEST(PipelineErrors, OfBatchesNameTheirSizes) {
   });
 }
 
+TEST(PipelineErrors, OfABatchOnTheOnlyWorkerLeaveThePipelineUsable) {
+  as_workers(1, [](World world) {
+    Pipeline pipeline(plain_net(1), world, {.stages = 2, .micro_batches = 4});
+    const auto step = [&](int64_t samples) {
+      pipeline.step(pipeline_inputs().narrow(0, 0, samples),
+                    pipeline_labels().narrow(0, 0, samples), cross_entropy);
+    };
+    expect_bad_input([&] { step(15); }, {"15 samples"});
+    EXPECT_NO_THROW(step(16));
+  });
+}
+
 TEST(PipelineErrors, OfBatchesWithOtherNumbersOfSamplesInXThanInYNameBoth) {
   const auto message = [](World world, int64_t of_x, int64_t of_y) {
     Pipeline pipeline(plain_net(1), world, {.micro_batches = 4});
