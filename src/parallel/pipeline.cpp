@@ -1,8 +1,11 @@
 #include "lockstep/pipeline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/model_error.h"
 #include "device/memory_account.h"
 #include "lockstep/error.h"
 #include "parallel/module_modes.h"
@@ -12,6 +15,20 @@
 namespace lockstep {
 
 using parallel::PipelinePart;
+
+namespace {
+
+// What a function of the model or the user throws, with where it was.
+template <typename Function>
+auto with_place(const std::string& place, const Function& function) {
+  try {
+    return function();
+  } catch (const c10::Error& error) {
+    throw ModelError(fmt::format("{}; this was {}", error.what_without_backtrace(), place));
+  }
+}
+
+}  // namespace
 
 Tensors Pipeline::State::forward(const Tensors& inputs) {
   Tensors outputs;
@@ -51,7 +68,9 @@ Tensors Pipeline::State::outputs_of(const Tensors& inputs) {
         message = from->receive();
       }
       is_last_piece = message.notes != 0;
-      const Tensors outputs = part->part().forward(message.tensors);
+      const Tensors outputs =
+          with_place(fmt::format("Pipeline::forward of {}", part->part().describe()),
+                     [&] { return part->part().forward(message.tensors); });
       if (part->part().is_last()) {
         pieces.push_back(parallel::moved(outputs, c10::kCPU));
         continue;

@@ -118,6 +118,20 @@ int64_t limit_of(const SequentialModel& model, const World& world, const Pipelin
   return least;
 }
 
+std::vector<pipeline::LayerCost> measured_on_example(const std::shared_ptr<SequentialModel>& model,
+                                                     c10::Device device,
+                                                     const PipelineOptions& options) {
+  try {
+    return parallel::measure_layers(model, parallel::moved(options.example, device),
+                                    activations_of(options));
+  } catch (const c10::Error& error) {
+    throw BadInput(
+        "PipelineOptions::example: {}; pass inputs of a micro-batch, or none: then layers are not "
+        "measured",
+        error.what_without_backtrace());
+  }
+}
+
 // By layer, as rank 0 measures it, of which the first of a block has the block's parameters; or, if
 // there is no example, with their number instead of its time.
 std::vector<pipeline::LayerCost> costs_of(const std::shared_ptr<SequentialModel>& model,
@@ -129,8 +143,7 @@ std::vector<pipeline::LayerCost> costs_of(const std::shared_ptr<SequentialModel>
     if (options.example.size() > 0) {
       const c10::Device device = ModelPart(model).device();
       if (limit > 0 && device.is_cpu() && cpu_account() == nullptr) limit_cpu_memory(0);
-      costs = parallel::measure_layers(model, parallel::moved(options.example, device),
-                                       activations_of(options));
+      costs = measured_on_example(model, device, options);
     }
     for (const Range block : blocks) {
       const ModelPart layers(model, block);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/model_error.h"
 #include "device/memory_account.h"
 #include "device/random.h"
 #include "lockstep/error.h"
@@ -56,7 +57,7 @@ class Pipeline::State::LossPasses final : public parallel::Passes {
   }
   Loss loss(const MicroBatch& own, int /*micro_batch*/) override {
     if (!state_.has_first()) state_.require_same_samples(own.notes, samples_of(targets_));
-    const torch::Tensor loss = loss_(own.outputs, own.samples.targets);
+    const torch::Tensor loss = value_of_loss(own);
     if (!loss.defined() || loss.numel() != 1 || !loss.requires_grad())
       throw BadInput(
           "Pipeline's loss function returned {}: expected a tensor with one number that depends on "
@@ -82,6 +83,15 @@ class Pipeline::State::LossPasses final : public parallel::Passes {
   int64_t notes() const override { return state_.has_first() ? samples_of(inputs_) : 0; }
 
  private:
+  torch::Tensor value_of_loss(const MicroBatch& own) const {
+    try {
+      return loss_(own.outputs, own.samples.targets);
+    } catch (c10::Error& error) {
+      error.add_context("in the loss function");
+      throw;
+    }
+  }
+
   State& state_;
   const Tensors& inputs_;
   const Tensors& targets_;
@@ -114,6 +124,9 @@ void Pipeline::State::perform(const Action& action, LossPasses& passes) {
                       fmt::format("{}; this was {}: more PipelineOptions::micro_batches, more "
                                   "stages, another split or recompute need less memory",
                                   error.what(), described(action)));
+  } catch (const c10::Error& error) {
+    throw ModelError(fmt::format("Pipeline::step on rank {}: {}; this was {}", world_.rank(),
+                                 error.what_without_backtrace(), described(action)));
   }
 }
 

@@ -18,6 +18,7 @@
 #include "train/make_model.h"
 #include "train/memory.h"
 #include "train/placement.h"
+#include "train/user_code.h"
 
 namespace lockstep::train {
 namespace {
@@ -67,8 +68,9 @@ std::vector<LayerCost> measured(const Recipe& recipe, const Objective& objective
   const data::LoadedBatch& loaded = loader.next();
   const Batch batch = to_tensors(loaded, samples->fields(), {0, loaded.whole}, c10::kCPU);
   if (memory_limit(recipe) > 0) limit_cpu_memory(0);  // counts it, if nobody did
-  std::vector<LayerCost> costs =
-      parallel::measure_layers(model, batch.inputs, activations_of(recipe));
+  std::vector<LayerCost> costs = call_user_code(
+      "a layer's forward or backward pass", CallPlace{"the measured pass of", shard, shard},
+      [&] { return parallel::measure_layers(model, batch.inputs, activations_of(recipe)); });
   const auto shards = collective::Shards::even(shards_of(recipe), grid.pipelines());
   for (const Range block : blocks)
     costs[static_cast<size_t>(block.begin)].state +=

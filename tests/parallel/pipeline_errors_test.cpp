@@ -121,6 +121,32 @@ TEST(PipelineErrors, OfABatchOnTheOnlyWorkerLeaveThePipelineUsable) {
   });
 }
 
+TEST(PipelineErrors, OfLibTorchNameTheLayerTheStageAndTheMicroBatch) {
+  const auto message = [](torch::nn::Sequential net, PipelineOptions options) {
+    std::string text;
+    as_workers(1, [&](World world) {
+      text = message_of<Error>([&] {
+        Pipeline pipeline(net, world, options);
+        pipeline.step(pipeline_inputs(), pipeline_labels(), cross_entropy);
+      });
+    });
+    return text;
+  };
+  const std::string of_layer = message(norm_net(1), {.stages = 2, .micro_batches = 16});
+  for (const std::string part : {"Expected more than 1 value per channel", "layer 1 (BatchNorm1d)",
+                                 "stage 0 (", "forward pass", "micro-batch of 1 sample"})
+    EXPECT_TRUE(has(of_layer, part)) << of_layer;
+  EXPECT_FALSE(has(of_layer, "frame #")) << of_layer;
+  torch::nn::Sequential narrow(torch::nn::Linear(6, 3), torch::nn::Linear(3, 1));
+  const std::string of_loss = message(narrow, {.stages = 2, .micro_batches = 4});
+  for (const std::string part : {"in the loss function", "stage 1 (", "micro-batch of 4 samples"})
+    EXPECT_TRUE(has(of_loss, part)) << of_loss;
+  const std::string of_example =
+      message(plain_net(1), {.stages = 2, .example = torch::ones({4, 5})});
+  for (const std::string part : {"PipelineOptions::example", "layer 0 (Linear)", "cannot be multi"})
+    EXPECT_TRUE(has(of_example, part)) << of_example;
+}
+
 TEST(PipelineErrors, OfBatchesWithOtherNumbersOfSamplesInXThanInYNameBoth) {
   const auto message = [](World world, int64_t of_x, int64_t of_y) {
     Pipeline pipeline(plain_net(1), world, {.micro_batches = 4});
