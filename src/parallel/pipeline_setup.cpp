@@ -90,6 +90,16 @@ void refuse_other_orders(World& world) {
           algorithm.name());
 }
 
+void require_elements(const torch::nn::Module& model) {
+  for (const auto& item : model.named_parameters())
+    if (item.value().numel() == 0)
+      throw BadInput(
+          "Pipeline: parameter '{}' of the model has no elements: it was freed by a Pipeline of "
+          "which another worker computes it, or torch::save has written such a model; make the "
+          "whole model again, and save models by Pipeline::save_to",
+          item.key());
+}
+
 int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
   int64_t bytes = 0;
   for (const torch::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
@@ -180,7 +190,10 @@ std::map<std::string, size_t> positions_of(const torch::nn::Module& model) {
 
 PipelineOptions parallel::checked_options(const SequentialModel& model, World& world,
                                           PipelineOptions options) {
-  together(world, [&] { check_uses(model); });
+  together(world, [&] {
+    check_uses(model);
+    require_elements(model);
+  });
   require_same(options, world);
   const pipeline::PipelineScheduleRow& row = pipeline::pipeline_schedules().at(options.schedule);
   if (options.stages == 0)

@@ -165,6 +165,18 @@ TEST(PipelineErrors, OfBatchesWithOtherNumbersOfSamplesInXThanInYNameBoth) {
   }
 }
 
+TEST(PipelineErrors, OfParametersWithoutElementsSayHowAModelIsSaved) {
+  as_workers(2, [](World world) {
+    torch::nn::Sequential net = plain_net(1);
+    {
+      const Pipeline pipeline(net, world);
+    }
+    expect_bad_input(
+        [&] { Pipeline(net, world); },
+        {world.rank() == 0 ? "'2.weight'" : "'0.weight'", "has no elements", "Pipeline::save_to"});
+  });
+}
+
 TEST(PipelineErrors, OfInputsThatAreNotThereNameTheRank) {
   for (const Tensors& nothing : {Tensors(), Tensors(torch::Tensor()), Tensors(torch::tensor(1.0))})
     as_workers(1, [&](World world) {
