@@ -29,7 +29,7 @@ namespace {
 using parallel::Activations;
 using parallel::ModelPart;
 
-constexpr pipeline::OptionNames kOptionNames = {"PipelineOptions::split",
+constexpr pipeline::OptionNames kOptionNames = {"PipelineOptions::stages", "PipelineOptions::split",
                                                 "PipelineOptions::recompute"};
 
 Activations activations_of(const PipelineOptions& options) {
@@ -225,18 +225,16 @@ PipelineOptions parallel::checked_options(const SequentialModel& model, World& w
 std::vector<Range> parallel::divided_layers(const std::shared_ptr<SequentialModel>& model,
                                             World& world, const PipelineOptions& options,
                                             int parts) {
-  std::vector<std::string> names;
-  for (const ModelLayer& layer : model->layers()) names.push_back(layer.name);
-  pipeline::require_enough_layers(names.size(), parts);
-  const std::vector<Range> split =
-      options.split.empty() ? chosen_split(model, world, options, parts)
-                            : pipeline::parse_split(options.split, names, parts, kOptionNames);
-  check_parts(*model, split, kOptionNames);
-  if (options.recompute) {  // each layer's gradients are complete when it is computed again
-    std::vector<Range> apart;
-    for (int64_t i = 0; i < static_cast<int64_t>(names.size()); ++i) apart.push_back({i, i + 1});
-    check_parts(*model, apart, kOptionNames, Untrained::allowed);
+  if (options.recompute) check_recomputed(*model, kOptionNames);
+  if (options.split.empty()) return chosen_split(model, world, options, parts);
+  std::vector<std::string> names, titles;
+  for (const ModelLayer& layer : model->layers()) {
+    names.push_back(layer.name);
+    titles.push_back(title_of(*model, layer));
   }
+  std::vector<Range> split =
+      pipeline::parse_split(options.split, names, parts, kOptionNames, titles);
+  check_parts(*model, split, kOptionNames);
   return split;
 }
 

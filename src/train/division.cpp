@@ -134,7 +134,6 @@ Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
   const auto layers = static_cast<int64_t>(sequential->layers().size());
   std::vector<std::string> names;
   for (const ModelLayer& layer : sequential->layers()) names.push_back(layer.name);
-  pipeline::require_enough_layers(names.size(), parts);
   Division division{.layers = {{0, layers}}};
   if (parts > 1) {
     const std::string& by_hand = recipe.parallel.split;
@@ -161,12 +160,7 @@ Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
             : advice_for(recipe, division.layers, costs, schedule, limit, blocks);
     division.less = what_needs_less(recipe);
   }
-  parallel::check_parts(*sequential, division.layers);
-  if (recipe.parallel.recompute) {  // each layer's gradients are complete when it is computed again
-    std::vector<Range> apart;
-    for (int64_t i = 0; i < layers; ++i) apart.push_back({i, i + 1});
-    parallel::check_parts(*sequential, apart, {}, parallel::Untrained::allowed);
-  }
+  if (recipe.parallel.recompute) parallel::check_recomputed(*sequential);
   return division;
 }
 

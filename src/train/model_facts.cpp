@@ -71,15 +71,13 @@ fit::ModelFacts facts_of(const std::shared_ptr<Model>& model, const std::string&
   if (facts.blocks.size() == 1)
     facts.undivided = fmt::format(
         "model '{}' has no two parts that both have trained parameters and share none", name);
-  std::vector<Range> apart;
   std::set<const void*> counted;
   for (const ModelLayer& layer : sequential->layers()) {
-    const auto number = static_cast<int64_t>(apart.size());
-    apart.push_back({number, number + 1});
-    facts.layers.push_back(size_of(ModelPart(sequential, apart.back()), layer.name, counted));
+    const int64_t number = std::ssize(facts.layers);
+    facts.layers.push_back(
+        size_of(ModelPart(sequential, {number, number + 1}), layer.name, counted));
   }
-  facts.unrecomputed = refusal_of(
-      [&] { parallel::check_parts(*sequential, apart, {}, parallel::Untrained::allowed); });
+  facts.unrecomputed = refusal_of([&] { parallel::check_recomputed(*sequential); });
   return facts;
 }
 

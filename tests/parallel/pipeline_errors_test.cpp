@@ -27,11 +27,16 @@ torch::nn::Sequential some_net() {
 
 TEST(PipelineErrors, NameOptionsThatCannotBe) {
   expect_refused(3, some_net, {.stages = 2}, {"3 workers", "pipelines of 2 stages", "multiple"});
-  expect_refused(1, some_net, {.stages = 7}, {"6 layers", "7 parts"});
+  expect_refused(1, some_net, {.stages = 7}, {"6 layers", "7 parts", "at most 3 parts"});
+  expect_refused(1, some_net, {.split = "2"},
+                 {"PipelineOptions::split 2: names 1 layer", "set PipelineOptions::stages = 2"});
   expect_refused(1, some_net, {.stages = 4}, {"6 layers", "trained parameters", "at most 3 parts"});
   expect_refused(2, some_net, {.split = "2,4"}, {"PipelineOptions::split 2,4", "3 parts"});
-  expect_refused(2, some_net, {.split = "nine"}, {"PipelineOptions::split nine", "no layer"});
-  expect_refused(2, some_net, {.split = "5"}, {"part 1", "no trained parameters"});
+  expect_refused(2, some_net, {.split = "nine"},
+                 {"PipelineOptions::split nine", "no layer", "0 (Linear), 1 (ReLU), 2 (Linear)"});
+  expect_refused(2, some_net, {.split = "5"},
+                 {"PipelineOptions::split 5: part 1 (layer 5)", "no trained parameters",
+                  "PipelineOptions::split 2 would do"});
   expect_refused(2, some_net, {.split = "0"}, {"part 0 would have no layers"});
   expect_refused(2, some_net, {.micro_batches = 0}, {"0 micro-batches"});
   expect_refused(2, some_net, {.schedule = "2f2b"}, {"2f2b", "pipeline schedule", "1f1b"});
@@ -49,7 +54,7 @@ TEST(PipelineErrors, NameModelsThatCannotBeDivided) {
   };
   expect_refused(2, tied, {}, {"3 layers", "share weights", "at most 1 part"});
   expect_refused(2, tied, {.split = "1"},
-                 {"'0.weight' of part 0", "'2.weight' of part 1", "share weights"});
+                 {"layers 0 and 2 share parameter '0.weight'", "share weights"});
   for (const bool has_parameters : {false, true})
     expect_refused(1,
                    [&] {
