@@ -160,6 +160,8 @@ TEST_F(Stages, ThatCannotBeAreRefused) {
                       "as 2; or choose 1f1b (parallel.schedule = \"interleaved\", "
                       "parallel.parts_per_stage = 0, 1 shard in 1 pipeline with "
                       "train.accumulate = 1)"));
+  EXPECT_TRUE(refuses({"--stages", "2", "--device", "virtual", "--devices", "virtual:1"},
+                      "1 worker with 2 stages"));
   EXPECT_TRUE(refuses({"--stages", "2", "--schedule", "gpip"}, "did you mean 'gpipe'"));
   EXPECT_TRUE(refuses({"--stages", "2", "--elastic"}, "cannot join or leave"));
   EXPECT_TRUE(refuses({"--workers", "14", "--stages", "2"}, "7 pipelines of 2 stages"));
