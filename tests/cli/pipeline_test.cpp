@@ -130,6 +130,16 @@ TEST_F(Stages, SayHowLongEachComputedAndWaitedAndWhatTheySent) {
   EXPECT_EQ(workers["bytes_by_kind"]["activations"], 0);
 }
 
+TEST_F(Stages, OfSeveralPipelinesHaveTheirRanksBesideTheirPeaks) {
+  Words words =
+      train_on(folder_.path(), "peaks",
+               {"--shards", "4", "--set", "train.steps=1", "--workers", "4", "--stages", "2"});
+  std::erase(words, "--json");
+  const CommandResult ended = lockstep_command(words);
+  for (const char* part : {"rank 0, stage 0 ", "rank 3, stage 1 "})
+    EXPECT_NE((ended.out + ended.err).find(part), std::string::npos) << ended.out << ended.err;
+}
+
 TEST_F(Stages, MayBeOthersWhenARunIsResumed) {
   const std::string alone = digest("alone", {});
   const Words staged = {"--workers", "2", "--stages", "2"};
