@@ -17,8 +17,8 @@ namespace lockstep {
 struct ModelLayer {
   /// Messages and `--split` call it this.
   std::string name;
-  /// The names of modules, parameters and buffers of the model that it uses. No other layer may use
-  /// them on another stage of a pipeline.
+  /// The names of all modules, parameters and buffers of the model that it uses; it is refused for
+  /// others. Layers on another stage of a pipeline may not use them, too.
   std::vector<std::string> uses;
   /// From what the layer before it returns (the first: the model's inputs) to what the next one
   /// takes (the last: the model's outputs).

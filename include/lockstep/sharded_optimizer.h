@@ -40,7 +40,10 @@ class ShardedUpdate : public torch::optim::Optimizer {
   void save_to(const std::string& path) const;
   /// Takes this worker's share of what any number of workers have saved, or of what the optimizer
   /// itself has. Every worker reads the archive: torch::load(optimizer, path).
+  /// Throws BadInput for what another model's or another kind of optimizer has saved.
   void load(torch::serialize::InputArchive& archive) override;
+  /// The same from a file. Throws BadInput if it cannot be read.
+  void load_from(const std::string& path);
 
  protected:
   /// What is divided among workers.
@@ -74,9 +77,9 @@ class ShardedUpdate : public torch::optim::Optimizer {
 ///     auto loss = torch::cross_entropy_loss(ddp(x), y);
 ///     optimizer.zero_grad();
 ///     loss.backward();
-///     optimizer.step();                        // on all workers
-///     optimizer.save_to("optimizer.pt");       // on all workers; rank 0 writes
-///     torch::load(optimizer, "optimizer.pt");  // on any number of workers
+///     optimizer.step();                     // on all workers
+///     optimizer.save_to("optimizer.pt");    // on all workers; rank 0 writes
+///     optimizer.load_from("optimizer.pt");  // on any number of workers
 ///
 /// Parameter groups, `param_groups()[i].options().set_lr(...)`, schedulers of torch::optim and
 /// `zero_grad` are the optimizer's. All workers must have equal parameters, gradients (as

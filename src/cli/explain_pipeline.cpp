@@ -34,10 +34,14 @@ std::string describe(const PipelineShape& shape) {
   return text;
 }
 
+std::string describe_times(const PipelineFlags& flags) {
+  return fmt::format("a stage takes {} forwards and {} backwards, a message {:g}", flags.forward,
+                     flags.backward, flags.message);
+}
+
 void print_heading(const PipelineFlags& flags) {
-  fmt::print("pipeline of {}; a stage takes {} forwards and {} backwards, a message {:g}\n\n",
-             describe({flags.stages, 1, flags.micro_batches}), flags.forward, flags.backward,
-             flags.message);
+  fmt::print("pipeline of {}; {}\n\n", describe({flags.stages, 1, flags.micro_batches}),
+             describe_times(flags));
   fmt::print("{:<16} {:>9} {:>8} {:>13}   {}\n", "schedule", "time", "bubble", "in flight",
              "formulas of bubble and in flight");
 }
@@ -100,7 +104,7 @@ void print_refusal(const PipelineScheduleRow& row, const std::string& refusal,
     fmt::print("{:<16} {:>9} {:>8} {:>13}   {}\n", row.name, "-", "-", "-", refusal);
 }
 
-void draw(const PipelineAnswer& answer, const std::string& file) {
+void draw(const PipelineAnswer& answer, const PipelineFlags& flags, const std::string& file) {
   const double passes = answer.timing.seconds / pass_lengths(answer.timing).longest;
   if (answer.shape.stages > kMostDrawnStages)
     throw BadInput("--svg {}: --stages {}: expected at most {} stages in a picture", file,
@@ -110,8 +114,9 @@ void draw(const PipelineAnswer& answer, const std::string& file) {
         "--svg {}: a picture of {:.0f} times the longest pass; expected at most {}: take fewer "
         "--micro-batches or --stages",
         file, passes, kMostDrawnPasses);
-  write_file_atomically(file, draw_pipeline(answer.shape, answer.timing,
-                                            answer.row.name + ": " + describe(answer.shape)));
+  const std::string title = answer.row.name + ": " + describe(answer.shape);
+  write_file_atomically(file,
+                        draw_pipeline(answer.shape, answer.timing, title, describe_times(flags)));
 }
 
 int terminal_columns() {
@@ -121,7 +126,7 @@ int terminal_columns() {
 }
 
 void explain_one(const PipelineAnswer& answer, const PipelineFlags& flags) {
-  if (flags.svg) draw(answer, *flags.svg);
+  if (flags.svg) draw(answer, flags, *flags.svg);
   if (flags.json) return print_json(answer, flags);
   print_heading(flags);
   print_row(answer);

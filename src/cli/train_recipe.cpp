@@ -40,12 +40,15 @@ void make_paths_absolute(Recipe& recipe) {
   weights = fs::absolute(weights).lexically_normal().string();
 }
 
-// A recipe may have a split for those who ask for stages; a split that is asked for is meant.
-void require_stages_for_split(const Recipe& recipe, const TrainFlags& flags) {
+// A recipe may have a split or a schedule for those who ask for stages; one that is asked for is
+// meant.
+void require_stages(const Recipe& recipe, const TrainFlags& flags) {
+  if (recipe.parallel.stages > 1) return;
   for (const KeyFlag& flag : flags.keys)
-    if (flag.flag == "--split" && flag.value && !flag.value->empty() && recipe.parallel.stages == 1)
-      throw BadInput("--split {}: the model has one stage; give their number, too: --stages {}",
-                     *flag.value, std::ranges::count(*flag.value, ',') + 2);
+    if ((flag.flag == "--split" || flag.flag == "--schedule") && flag.value && !flag.value->empty())
+      throw BadInput("{} {}: the model has one stage; give their number, too: --stages {}",
+                     flag.flag, *flag.value,
+                     flag.flag == "--split" ? std::ranges::count(*flag.value, ',') + 2 : 2);
 }
 
 Recipe changed_by(const TrainFlags& flags, Recipe recipe) {
@@ -55,7 +58,7 @@ Recipe changed_by(const TrainFlags& flags, Recipe recipe) {
         (recipe.train.shards > 0 ? recipe.train.shards : 8) * recipe.train.accumulate;
   make_paths_absolute(recipe);
   validate(recipe);
-  require_stages_for_split(recipe, flags);
+  require_stages(recipe, flags);
   return recipe;
 }
 

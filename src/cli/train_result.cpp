@@ -63,13 +63,17 @@ std::string describe_memory(const Json& memory) {
                      memory["device"].get<std::string>(), fmt::join(uses, ", "));
 }
 
-// "stage 0 12.0 MiB, stage 1 8.0 MiB".
+// "stage 0 12.0 MiB; stage 1 8.0 MiB"; of several pipelines, "rank 2, stage 0 12.0 MiB; ...".
 std::string describe_stages(const Json& by_stage) {
+  const bool has_pipelines = std::ranges::count_if(by_stage, [&](const Json& figures) {
+                               return figures["stages"] == by_stage.front()["stages"];
+                             }) > 1;
   std::vector<std::string> peaks;
   for (const Json& figures : by_stage)
-    peaks.push_back(fmt::format("stage {} {}",
-                                fmt::join(figures["stages"].get<std::vector<int>>(), ", "),
-                                format_bytes(figures["peak"].get<int64_t>())));
+    peaks.push_back(fmt::format(
+        "{}stage {} {}", has_pipelines ? fmt::format("rank {}, ", figures["rank"].get<int>()) : "",
+        fmt::join(figures["stages"].get<std::vector<int>>(), ", "),
+        format_bytes(figures["peak"].get<int64_t>())));
   return fmt::format("{}", fmt::join(peaks, "; "));
 }
 

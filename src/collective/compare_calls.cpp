@@ -8,15 +8,18 @@
 
 namespace lockstep::collective {
 
+// Functions that all ranks must call, such as Pipeline::forward, send messages, too.
+constexpr const char* kMessageAdvice =
+    "; messages are sent in the order of calls: did all ranks call the same function (of a "
+    "Pipeline, or ShardedOptimizer::save_to)? If every rank sends first, use exchange";
+
 void Communicator::look_at(const transport::LongWait& wait) {
   if (options_.stall_seconds > 0 && wait.reaches(options_.stall_seconds))
-    options_.tell_stall(fmt::format(
-        "rank {} has waited {:g} s for rank{} {} in {}{}",
-        transport_->peers()[static_cast<size_t>(rank())].rank, options_.stall_seconds,
-        wait.late.size() == 1 ? "" : "s", fmt::join(wait.late, ", "), what_is_running(),
-        call_.collective == Collective::send_receive
-            ? "; messages are sent in the order of calls: if every rank sends first, use exchange"
-            : ""));
+    options_.tell_stall(
+        fmt::format("rank {} has waited {:g} s for rank{} {} in {}{}",
+                    transport_->peers()[static_cast<size_t>(rank())].rank, options_.stall_seconds,
+                    wait.late.size() == 1 ? "" : "s", fmt::join(wait.late, ", "), what_is_running(),
+                    call_.collective == Collective::send_receive ? kMessageAdvice : ""));
   if (wait.seconds < options_.compare_seconds) return;
   if (wait.reaches(options_.compare_seconds))
     transport_->tell_whereabouts({label_of(call_), sequence_});

@@ -186,4 +186,13 @@ int device_of_worker(const std::string& kind, const std::vector<int>& visible, i
       those_there_are(kind, visible));
 }
 
+int device_of_stage(const std::string& kind, const std::vector<int>& visible, int stage,
+                    int stages) {
+  if (static_cast<size_t>(stage) < visible.size()) return visible[static_cast<size_t>(stage)];
+  throw BadInput(
+      "1 worker with {} stages (--stages), and each stage needs a device of its own, but {}; take "
+      "fewer stages, or make more devices visible (--devices, LOCKSTEP_VISIBLE_DEVICES)",
+      stages, those_there_are(kind, visible));
+}
+
 }  // namespace lockstep

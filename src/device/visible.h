@@ -47,4 +47,8 @@ std::vector<int> all_devices_of_worker(const std::string& kind, int count,
 int device_of_worker(const std::string& kind, const std::vector<int>& visible, int local_rank,
                      std::optional<int> workers = {});
 
+/// The same for a worker that computes several stages, each on a device of its own.
+int device_of_stage(const std::string& kind, const std::vector<int>& visible, int stage,
+                    int stages);
+
 }  // namespace lockstep

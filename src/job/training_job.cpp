@@ -140,10 +140,13 @@ void check_devices(const TrainingJob& job, const std::optional<launch::Job>& lau
     return check_device_count(job.recipe, std::ssize(all));
   }
   if (kind.count != DeviceKindRow::Count::as_asked || launched) return;
-  const int needed = job.placement.workers() *
-                     pipeline::stages_of_worker(pipeline_shape(job.recipe),
-                                                job.placement.workers() * job.placement.nodes());
-  device_of_worker(kind.name, visible, needed - 1, needed);
+  const int workers = job.placement.workers();
+  const int stages =
+      pipeline::stages_of_worker(pipeline_shape(job.recipe), workers * job.placement.nodes());
+  if (stages > 1)
+    device_of_stage(kind.name, visible, stages - 1, stages);
+  else
+    device_of_worker(kind.name, visible, workers - 1, workers);
 }
 
 // Checks here what all workers would check, so that an error is reported once.

@@ -14,7 +14,8 @@ namespace lockstep::launch {
 namespace {
 
 constexpr size_t kTailLines = 12;
-constexpr size_t kLongestLine = size_t{64} << 10;  // longer ones are split, to bound memory
+constexpr std::string_view kStackFrame = "frame #";  // of LibTorch's errors, after the message
+constexpr size_t kLongestLine = size_t{64} << 10;    // longer ones are split, to bound memory
 
 constexpr size_t kPumped = size_t{64} << 10;
 
@@ -92,6 +93,7 @@ void OutputLine::pass_on(std::string_view text) {
 
 void OutputLine::write_line(std::string_view line) {
   outlet_->put(fmt::format("{}{}\n", prefix_, line));
+  if (line.starts_with(kStackFrame)) return;
   tail_.emplace_back(line);
   if (tail_.size() > kTailLines) tail_.pop_front();
 }

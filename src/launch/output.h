@@ -36,6 +36,7 @@ class OutputLine {
   /// Forwards the rest after the worker has ended, including an incomplete line.
   void finish();
 
+  /// The last lines, without LibTorch's stack frames, which would leave no room for the message.
   const std::deque<std::string>& tail() const { return tail_; }
 
  private:

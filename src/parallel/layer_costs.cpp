@@ -103,14 +103,15 @@ std::vector<pipeline::LayerCost> measure_layers(const std::shared_ptr<Sequential
   const MemoryScope scope(MemoryUse::activations);
   const KeptAsItIs kept(*model);
   const c10::Device device = ModelPart(model).device();
-  std::vector<pipeline::LayerCost> costs(model->layers().size());
+  std::vector<ModelPart> layers;  // kept for all rounds: in its first pass a layer is watched
+  for (int64_t i = 0; i < std::ssize(model->layers()); ++i)
+    layers.emplace_back(model, Range{i, i + 1}, activations);
+  std::vector<pipeline::LayerCost> costs(layers.size());
   for (int round = 0; round < kRounds; ++round) {
     Tensors x = inputs;
     for (size_t i = 0; i < costs.size(); ++i) {
-      const auto number = static_cast<int64_t>(i);
-      const ModelPart layer(model, {number, number + 1}, activations);
       pipeline::LayerCost cost;
-      x = pass_through(layer, i == 0 ? x : inputs_of(x), device, cost);
+      x = pass_through(layers[i], i == 0 ? x : inputs_of(x), device, cost);
       if (round == 0)
         costs[i] = cost;
       else

@@ -8,91 +8,18 @@
 #include <set>
 #include <utility>
 
+#include "base/units.h"
 #include "lockstep/error.h"
+#include "parallel/layer_uses.h"
 #include "parallel/recompute.h"
 
 namespace lockstep::parallel {
 namespace {
 
-std::string path_to(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + "." + name;
-}
-
-// Whether `name` is one of `uses`, or inside one of them.
-bool is_used(const std::vector<std::string>& uses, const std::string& name) {
-  return std::ranges::any_of(uses, [&](const std::string& use) {
-    return name == use || (name.starts_with(use) && name[use.size()] == '.');
-  });
-}
-
-bool contains_used(const std::vector<std::string>& uses, const std::string& name) {
-  return std::ranges::any_of(uses,
-                             [&](const std::string& use) { return use.starts_with(name + "."); });
-}
-
-// A copy of the tree of modules down to those that are used, which are themselves in it, so that
-// their parameters have the same names and order.
-std::shared_ptr<torch::nn::Module> branches(const torch::nn::Module& tree, const std::string& path,
-                                            const std::vector<std::string>& uses) {
-  auto copy = std::make_shared<torch::nn::Module>(tree.name());
-  for (const auto& item : tree.named_parameters(/*recurse=*/false))
-    if (is_used(uses, path_to(path, item.key())))
-      copy->register_parameter(item.key(), item.value(), item.value().requires_grad());
-  for (const auto& item : tree.named_buffers(/*recurse=*/false))
-    if (is_used(uses, path_to(path, item.key()))) copy->register_buffer(item.key(), item.value());
-  for (const auto& child : tree.named_children()) {
-    const std::string name = path_to(path, child.key());
-    if (is_used(uses, name))
-      copy->register_module(child.key(), child.value());
-    else if (contains_used(uses, name))
-      copy->register_module(child.key(), branches(*child.value(), name, uses));
-  }
-  return copy;
-}
-
-std::vector<std::string> all_uses(const std::vector<ModelLayer>& layers) {
-  std::vector<std::string> uses;
-  for (const ModelLayer& layer : layers)
-    uses.insert(uses.end(), layer.uses.begin(), layer.uses.end());
-  return uses;
-}
-
-std::vector<ModelLayer> layers_in(const SequentialModel& model, Range range) {
-  return {model.layers().begin() + range.begin, model.layers().begin() + range.end};
-}
-
-struct OwnedTensor {
-  std::string what;  ///< "parameter 'fc.weight'"
-  std::string name;
-  torch::Tensor tensor;
-};
-
-std::vector<OwnedTensor> owned_tensors(const torch::nn::Module& module) {
-  std::vector<OwnedTensor> all;
-  for (const auto& item : module.named_parameters())
-    all.push_back({fmt::format("parameter '{}'", item.key()), item.key(), item.value()});
-  for (const auto& item : module.named_buffers())
-    all.push_back({fmt::format("buffer '{}'", item.key()), item.key(), item.value()});
-  return all;
-}
-
 bool trains_something(const torch::nn::Module& module) {
   return std::ranges::any_of(module.parameters(), [](const torch::Tensor& parameter) {
     return parameter.requires_grad();
   });
-}
-
-void require_known_names(const SequentialModel& model) {
-  std::set<std::string> known;
-  for (const auto& item : model.named_modules("", /*include_self=*/false)) known.insert(item.key());
-  for (const OwnedTensor& tensor : owned_tensors(model)) known.insert(tensor.name);
-  for (const ModelLayer& layer : model.layers())
-    for (const std::string& use : layer.uses)
-      if (!known.contains(use))
-        throw BadInput(
-            "layer '{}' says that it uses '{}', but the model has no module, parameter or buffer "
-            "of that name",
-            layer.name, use);
 }
 
 }  // namespace
@@ -101,13 +28,13 @@ ModelPart::ModelPart(std::shared_ptr<Model> model) : model_(model), module_(std:
 
 ModelPart::ModelPart(std::shared_ptr<SequentialModel> model, Range layers, Activations activations)
     : model_(model),
-      layers_(layers_in(*model, layers)),
+      layers_(watched_layers(*model, layers)),
       activations_(activations),
-      module_(branches(*model, "", all_uses(layers_))),
+      module_(module_of(*model, layers)),
       first_(layers.begin == 0),
       last_(layers.end == static_cast<int64_t>(model->layers().size())) {
-  for (const ModelLayer& layer : layers_)
-    buffers_.push_back(branches(*model, "", layer.uses)->buffers());
+  for (int64_t i = layers.begin; i < layers.end; ++i)
+    buffers_.push_back(module_of(*model, {i, i + 1})->buffers());
 }
 
 Tensors ModelPart::forward(const Tensors& inputs) const {
@@ -143,70 +70,99 @@ std::shared_ptr<SequentialModel> require_layers(const std::shared_ptr<Model>& mo
   return sequential;
 }
 
-void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
-                 const pipeline::OptionNames& options, Untrained untrained) {
-  require_known_names(model);
-  struct Owner {
-    size_t part;
-    std::string what;
-  };
-  std::map<const void*, Owner> owners;
-  std::set<std::string> used;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const auto module = branches(model, "", all_uses(layers_in(model, parts[i])));
-    for (const OwnedTensor& each : owned_tensors(*module)) {
-      used.insert(each.name);
-      const auto [found, is_new] =
-          owners.try_emplace(each.tensor.unsafeGetTensorImpl(), Owner{i, each.what});
-      if (is_new || found->second.part == i) continue;
-      throw BadInput(
-          "{} of part {} and {} of part {} are the same tensor: layers that share weights must be "
-          "in one part and cannot be computed again ({}); choose where to divide "
-          "the model by {}, or do not share them",
-          found->second.what, found->second.part, each.what, i, options.recompute, options.split);
-    }
-    if (untrained == Untrained::refused && !trains_something(*module))
-      throw BadInput(
-          "part {} ({} to {}) has no trained parameters: choose where to divide the model by {}", i,
-          model.layers()[static_cast<size_t>(parts[i].begin)].name,
-          model.layers()[static_cast<size_t>(parts[i].end) - 1].name, options.split);
-  }
-  std::set<const void*> named;  // a tensor goes by the first of its names
-  for (const OwnedTensor& each : owned_tensors(model))
-    if (named.insert(each.tensor.unsafeGetTensorImpl()).second && !used.contains(each.name))
-      throw BadInput(
-          "{} belongs to none of the model's layers: name it, or its module, in the `uses` of the "
-          "layer that uses it{}",
-          each.what,
-          owners.contains(each.tensor.unsafeGetTensorImpl())
-              ? fmt::format(" (there {}, which is the same tensor, has only its other name)",
-                            owners.at(each.tensor.unsafeGetTensorImpl()).what)
-              : "");
-}
-
 namespace {
 
-// A part may begin with layer i: no layer before it has tensors together with it or a later one.
-std::vector<bool> may_begin(const SequentialModel& model) {
-  const std::vector<ModelLayer>& layers = model.layers();
-  std::vector<bool> may(layers.size(), true);
-  std::map<const void*, size_t> last_used;
-  for (size_t i = 0; i < layers.size(); ++i)
-    for (const OwnedTensor& each : owned_tensors(*branches(model, "", layers[i].uses))) {
-      const auto [before, is_new] = last_used.try_emplace(each.tensor.unsafeGetTensorImpl(), i);
-      for (size_t joined = before->second + 1; joined <= i; ++joined) may[joined] = false;
-      before->second = i;
+// A parameter or buffer that a layer uses and a later one, too, and what each calls it.
+struct Shared {
+  size_t layer;
+  size_t later;
+  std::string what;
+  std::string later_what;
+
+  std::string text(const SequentialModel& model) const {
+    return fmt::format("layers {} and {} share {}{}", model.layers()[layer].name,
+                       model.layers()[later].name, what,
+                       what == later_what ? "" : fmt::format(" ({})", later_what));
+  }
+};
+
+// Of each tensor, every layer that uses it and the next one that does.
+std::vector<Shared> shared_tensors(const SequentialModel& model) {
+  std::vector<Shared> all;
+  std::map<const void*, std::pair<size_t, std::string>> last_used;
+  for (int64_t i = 0; i < std::ssize(model.layers()); ++i)
+    for (const OwnedTensor& each : owned_tensors(*module_of(model, {i, i + 1}))) {
+      const auto layer = static_cast<size_t>(i);
+      const auto [before, is_new] = last_used.try_emplace(each.id(), layer, each.what);
+      if (is_new || before->second.first == layer) continue;
+      all.push_back({before->second.first, layer, before->second.second, each.what});
+      before->second = {layer, each.what};
     }
-  return may;
+  return all;
+}
+
+// "--split 1,4 would do", with parts that are about equally large.
+std::string advice_on_split(const SequentialModel& model, size_t parts,
+                            const pipeline::OptionNames& options) {
+  const std::vector<Range> blocks = blocks_of(model);
+  if (parts > blocks.size())
+    return fmt::format("at most {} can be made so", plural(std::ssize(blocks), "part"));
+  std::vector<double> sizes;
+  for (const Range block : blocks) {
+    sizes.push_back(0);
+    for (const torch::Tensor& each : module_of(model, block)->parameters())
+      sizes.back() += static_cast<double>(each.numel());
+  }
+  std::vector<Range> split = pipeline::balanced_split(sizes, static_cast<int>(parts));
+  for (Range& part : split)
+    part = {blocks[static_cast<size_t>(part.begin)].begin,
+            blocks[static_cast<size_t>(part.end) - 1].end};
+  return fmt::format("{} {} would do", options.split, pipeline::to_text(split));
+}
+
+std::string layers_text(const SequentialModel& model, Range layers) {
+  const std::string& first = model.layers()[static_cast<size_t>(layers.begin)].name;
+  const std::string& last = model.layers()[static_cast<size_t>(layers.end) - 1].name;
+  return first == last ? fmt::format("layer {}", first)
+                       : fmt::format("layers {} to {}", first, last);
 }
 
 }  // namespace
 
-std::vector<Range> blocks_of(const SequentialModel& model) {
-  const std::vector<bool> may = may_begin(model);
-  const auto trains = [&](Range layers) {
-    return trains_something(*branches(model, "", all_uses(layers_in(model, layers))));
+void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
+                 const pipeline::OptionNames& options) {
+  const auto part_of = [&](size_t layer) {
+    const auto ends_after = [&](Range part) { return static_cast<int64_t>(layer) < part.end; };
+    return std::ranges::find_if(parts, ends_after) - parts.begin();
   };
+  const std::string option = fmt::format("{} {}", options.split, pipeline::to_text(parts));
+  for (const Shared& shared : shared_tensors(model))
+    if (part_of(shared.layer) != part_of(shared.later))
+      throw BadInput(
+          "{}: {}, but would be in parts {} and {}; layers that share weights must be in one part: "
+          "{}",
+          option, shared.text(model), part_of(shared.layer), part_of(shared.later),
+          advice_on_split(model, parts.size(), options));
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (!trains_something(*module_of(model, parts[i])))
+      throw BadInput("{}: part {} ({}) has no trained parameters, which every part must have: {}",
+                     option, i, layers_text(model, parts[i]),
+                     advice_on_split(model, parts.size(), options));
+}
+
+void check_recomputed(const SequentialModel& model, const pipeline::OptionNames& options) {
+  if (const std::vector<Shared> all = shared_tensors(model); !all.empty())
+    throw BadInput(
+        "{}, so that they cannot be computed again ({}): a layer's gradients must be complete when "
+        "it has been computed again; keep activations, or let the layers not share it",
+        all.front().text(model), options.recompute);
+}
+
+std::vector<Range> blocks_of(const SequentialModel& model) {
+  std::vector<bool> may(model.layers().size(), true);  // begin a part
+  for (const Shared& shared : shared_tensors(model))
+    for (size_t joined = shared.layer + 1; joined <= shared.later; ++joined) may[joined] = false;
+  const auto trains = [&](Range layers) { return trains_something(*module_of(model, layers)); };
   const auto layers = static_cast<int64_t>(may.size());
   std::vector<Range> blocks;
   for (int64_t begin = 0; begin < layers;) {
@@ -224,10 +180,9 @@ std::vector<Range> blocks_of(const SequentialModel& model) {
 void release_others(Model& model, const std::vector<ModelPart>& kept) {
   std::set<const void*> own;
   for (const ModelPart& part : kept)
-    for (const OwnedTensor& each : owned_tensors(part.module()))
-      own.insert(each.tensor.unsafeGetTensorImpl());
+    for (const OwnedTensor& each : owned_tensors(part.module())) own.insert(each.id());
   for (OwnedTensor& each : owned_tensors(model))
-    if (!own.contains(each.tensor.unsafeGetTensorImpl()))
+    if (!own.contains(each.id()))
       each.tensor.set_data(torch::empty({0}, each.tensor.options().requires_grad(false)));
 }
 

@@ -25,6 +25,7 @@ class ModelPart {
   ModelPart(std::shared_ptr<SequentialModel> model, Range layers,
             Activations activations = Activations::kept);
 
+  /// Throws BadInput where a layer uses a parameter or buffer that it does not list.
   Tensors forward(const Tensors& inputs) const;
 
   /// Its parameters and buffers, under the names that they have in the model.
@@ -51,13 +52,14 @@ class ModelPart {
 std::shared_ptr<SequentialModel> require_layers(const std::shared_ptr<Model>& model,
                                                 const std::string& name);
 
-/// Throws BadInput that names a parameter or buffer which no layer uses, one that layers of
-/// different parts use, or a name that the model does not have. `parts` are ranges of layers. One
-/// that trains nothing is refused, too, or allowed.
-enum class Untrained { refused, allowed };
+/// Throws BadInput that names layers of different parts which share a parameter or buffer, or a
+/// part that trains nothing, and a split that would do. `parts` are ranges of layers.
 void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
-                 const pipeline::OptionNames& options = {},
-                 Untrained untrained = Untrained::refused);
+                 const pipeline::OptionNames& options = {});
+
+/// Throws BadInput that names layers which share a parameter or buffer, so that they cannot be
+/// computed again.
+void check_recomputed(const SequentialModel& model, const pipeline::OptionNames& options = {});
 
 /// The model's layers, joined to as many blocks as possible of which each trains something and no
 /// two have a parameter or buffer together: parts of whole blocks are what check_parts admits.

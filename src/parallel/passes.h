@@ -31,7 +31,7 @@ class Passes {
   virtual void backward(PipelinePart& part, int micro_batch) = 0;
   /// After the backward pass of the last part, also if there are no samples.
   virtual void score(PipelinePart& part, int micro_batch) = 0;
-  /// Bits for the worker with the last part: those of all workers before it are joined.
+  /// For the worker with the last part: joined, bit by bit, with those of all workers before it.
   virtual int64_t notes() const { return 0; }
 };
 

@@ -15,6 +15,7 @@
 #include "parallel/flat_state.h"
 #include "parallel/gradient_sync.h"
 #include "parallel/layer_costs.h"
+#include "parallel/layer_uses.h"
 #include "parallel/named_tensors.h"
 #include "parallel/pipeline_state.h"
 #include "parallel/same_model.h"
@@ -28,7 +29,7 @@ namespace {
 using parallel::Activations;
 using parallel::ModelPart;
 
-constexpr pipeline::OptionNames kOptionNames = {"PipelineOptions::split",
+constexpr pipeline::OptionNames kOptionNames = {"PipelineOptions::stages", "PipelineOptions::split",
                                                 "PipelineOptions::recompute"};
 
 Activations activations_of(const PipelineOptions& options) {
@@ -89,6 +90,16 @@ void refuse_other_orders(World& world) {
           algorithm.name());
 }
 
+void require_elements(const torch::nn::Module& model) {
+  for (const auto& item : model.named_parameters())
+    if (item.value().numel() == 0)
+      throw BadInput(
+          "Pipeline: parameter '{}' of the model has no elements: it was freed by a Pipeline of "
+          "which another worker computes it, or torch::save has written such a model; make the "
+          "whole model again, and save models by Pipeline::save_to",
+          item.key());
+}
+
 int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
   int64_t bytes = 0;
   for (const torch::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
@@ -117,6 +128,20 @@ int64_t limit_of(const SequentialModel& model, const World& world, const Pipelin
   return least;
 }
 
+std::vector<pipeline::LayerCost> measured_on_example(const std::shared_ptr<SequentialModel>& model,
+                                                     c10::Device device,
+                                                     const PipelineOptions& options) {
+  try {
+    return parallel::measure_layers(model, parallel::moved(options.example, device),
+                                    activations_of(options));
+  } catch (const c10::Error& error) {
+    throw BadInput(
+        "PipelineOptions::example: {}; pass inputs of a micro-batch, or none: then layers are not "
+        "measured",
+        error.what_without_backtrace());
+  }
+}
+
 // By layer, as rank 0 measures it, of which the first of a block has the block's parameters; or, if
 // there is no example, with their number instead of its time.
 std::vector<pipeline::LayerCost> costs_of(const std::shared_ptr<SequentialModel>& model,
@@ -128,8 +153,7 @@ std::vector<pipeline::LayerCost> costs_of(const std::shared_ptr<SequentialModel>
     if (options.example.size() > 0) {
       const c10::Device device = ModelPart(model).device();
       if (limit > 0 && device.is_cpu() && cpu_account() == nullptr) limit_cpu_memory(0);
-      costs = parallel::measure_layers(model, parallel::moved(options.example, device),
-                                       activations_of(options));
+      costs = measured_on_example(model, device, options);
     }
     for (const Range block : blocks) {
       const ModelPart layers(model, block);
@@ -166,6 +190,10 @@ std::map<std::string, size_t> positions_of(const torch::nn::Module& model) {
 
 PipelineOptions parallel::checked_options(const SequentialModel& model, World& world,
                                           PipelineOptions options) {
+  together(world, [&] {
+    check_uses(model);
+    require_elements(model);
+  });
   require_same(options, world);
   const pipeline::PipelineScheduleRow& row = pipeline::pipeline_schedules().at(options.schedule);
   if (options.stages == 0)
@@ -197,18 +225,16 @@ PipelineOptions parallel::checked_options(const SequentialModel& model, World& w
 std::vector<Range> parallel::divided_layers(const std::shared_ptr<SequentialModel>& model,
                                             World& world, const PipelineOptions& options,
                                             int parts) {
-  std::vector<std::string> names;
-  for (const ModelLayer& layer : model->layers()) names.push_back(layer.name);
-  pipeline::require_enough_layers(names.size(), parts);
-  const std::vector<Range> split =
-      options.split.empty() ? chosen_split(model, world, options, parts)
-                            : pipeline::parse_split(options.split, names, parts, kOptionNames);
-  check_parts(*model, split, kOptionNames);
-  if (options.recompute) {  // each layer's gradients are complete when it is computed again
-    std::vector<Range> apart;
-    for (int64_t i = 0; i < static_cast<int64_t>(names.size()); ++i) apart.push_back({i, i + 1});
-    check_parts(*model, apart, kOptionNames, Untrained::allowed);
+  if (options.recompute) check_recomputed(*model, kOptionNames);
+  if (options.split.empty()) return chosen_split(model, world, options, parts);
+  std::vector<std::string> names, titles;
+  for (const ModelLayer& layer : model->layers()) {
+    names.push_back(layer.name);
+    titles.push_back(title_of(*model, layer));
   }
+  std::vector<Range> split =
+      pipeline::parse_split(options.split, names, parts, kOptionNames, titles);
+  check_parts(*model, split, kOptionNames);
   return split;
 }
 

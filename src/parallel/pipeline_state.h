@@ -18,8 +18,9 @@
 
 namespace lockstep {
 
-/// A Pipeline. The functions are in pipeline.cpp (steps and evaluation), pipeline_setup.cpp (how a
-/// model is divided, and what is refused) and pipeline_files.cpp (the state of the whole model).
+/// A Pipeline. The functions are in pipeline_step.cpp (steps), pipeline.cpp (evaluation),
+/// pipeline_setup.cpp (how a model is divided, and what is refused) and pipeline_files.cpp (the
+/// state of the whole model).
 class Pipeline::State {
  public:
   State(std::shared_ptr<torch::nn::Module> model, World world, PipelineOptions options);
@@ -38,8 +39,10 @@ class Pipeline::State {
   class LossPasses;
 
   void make_parts();
-  OutOfMemory with_advice(const OutOfMemory& error, const pipeline::Action& action);
-  void check_batch(const char* what, const char* stage, const Tensors& tensors) const;
+  void perform(const pipeline::Action& action, LossPasses& passes);
+  std::string described(const pipeline::Action& action);
+  void check_batch(const Tensors& inputs, const Tensors& targets) const;
+  void require_same_samples(int64_t of_inputs, int64_t of_targets) const;
   parallel::PipelinePart& part(int number);
   bool has_first() const { return grid_.has_part(0); }
   bool has_last() const { return grid_.has_part(grid_.shape().parts() - 1); }

@@ -157,9 +157,16 @@ void Replica::begin_backward(int pass) {
   backward_ = pass;
   under_way_ = true;
   reducer_->begin_pass(pass);
+  in_backward_ = true;
 }
 
 void Replica::take(size_t parameter, Gradient then) {
+  if (!in_backward_)
+    throw BadInput(
+        "parameter '{}' got a gradient in the backward pass of layers that do not list it: name "
+        "it, "
+        "or its module, in the `uses` of every layer that uses it",
+        parameters_.names[parameter]);
   reducer_->add(parameter);
   torch::Tensor& gradient = parameters_.tensors[parameter].mutable_grad();
   if (then == Gradient::dropped)
@@ -170,6 +177,7 @@ void Replica::take(size_t parameter, Gradient then) {
 
 std::vector<size_t> Replica::end_backward(Reducer::Unreached unreached) {
   std::vector<size_t> missing = reducer_->end_pass(unreached);
+  in_backward_ = false;
   if (forward_ && forward_->pass == backward_) close_forward();
   return missing;
 }
@@ -185,7 +193,7 @@ void Replica::finish(int64_t pieces_with_samples) {
 void Replica::roll_back() {
   if (under_way_ && statistics_) statistics_->roll_back();
   forward_.reset();
-  under_way_ = false;
+  under_way_ = in_backward_ = false;
 }
 
 double joint_norm(const std::vector<double>& norms) {

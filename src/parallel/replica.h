@@ -91,7 +91,9 @@ class Replica {
   void notice_loaded_weights();
   void begin_forward(int pass, ShardStatistics::Shard shard);
   void begin_backward(int pass);
-  /// Moves a gradient into its bucket. Then `.grad` is undefined, or a view of the bucket.
+  /// Moves a gradient into its bucket. Then `.grad` is undefined, or a view of the bucket. Throws
+  /// BadInput outside of this replica's backward pass, such as in that of another part of the
+  /// model.
   enum class Gradient { dropped, view };
   void take(size_t parameter, Gradient then);
   /// Returns the numbers of parameters that got no gradient.
@@ -157,6 +159,7 @@ class Replica {
   };
   std::optional<Forward> forward_;
   bool under_way_ = false;
+  bool in_backward_ = false;  ///< begun and not ended
 
   GradientHooks hooks_;  // last: they call into all of the above
 };

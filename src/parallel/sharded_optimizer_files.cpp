@@ -1,10 +1,13 @@
 // What a ShardedOptimizer saves and loads: the same as the optimizer itself on one worker.
+#include <fmt/ranges.h>
 #include <torch/serialize.h>
 
+#include <filesystem>
 #include <sstream>
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "lockstep/error.h"
 #include "parallel/sharded_update.h"
 
 namespace lockstep {
@@ -96,6 +99,43 @@ void ShardedUpdate::save_to(const std::string& path) const {
   });
 }
 
+namespace {
+
+std::string names_in(const parallel::ArchiveValues& values) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : values) names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// By the names of options: LibTorch writes no names of classes.
+void require_same_kind(const SavedOptimizer& saved, const ShardedUpdate::Groups& groups) {
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const std::string own = names_in(parallel::values_of(groups[g].options()));
+    const std::string theirs = names_in(saved.groups[g].options);
+    if (!own.empty() && own != theirs)
+      throw BadInput(
+          "the archive is that of another kind of optimizer: it has the options {}, and this "
+          "optimizer {}; load it with the kind that saved it, or begin with a new state",
+          theirs, own);
+  }
+}
+
+}  // namespace
+
+void ShardedUpdate::load_from(const std::string& path) {
+  torch::serialize::InputArchive archive;
+  try {
+    archive.load_from(path);
+  } catch (const c10::Error& error) {
+    throw BadInput(
+        "ShardedOptimizer cannot load '{}': {}; every worker needs to read the file that rank 0 "
+        "wrote by save_to",
+        path,
+        std::filesystem::exists(path) ? error.what_without_backtrace() : "there is no such file");
+  }
+  load(archive);
+}
+
 void ShardedUpdate::load(torch::serialize::InputArchive& archive) {
   State& state = *state_of_share_;
   const SavedOptimizer whole = parallel::read_optimizer(archive, "the archive");
@@ -106,6 +146,7 @@ void ShardedUpdate::load(torch::serialize::InputArchive& archive) {
     if (whole.groups[g].states.size() != param_groups_[g].params().size())
       throw BadInput("group {} of the archive has {} parameters, but this optimizer's has {}", g,
                      whole.groups[g].states.size(), param_groups_[g].params().size());
+  require_same_kind(whole, param_groups_);
   state.pass_on_options(param_groups_);
   parallel::load_optimizer(state.own_share_of(whole), *state.own);
   const torch::Device device = state.parameters.front().tensor.device();

@@ -35,9 +35,10 @@ std::vector<Action> interleaved(const PipelineShape& shape, int stage) {
 void check_groups(const PipelineShape& shape) {
   if (shape.micro_batches % shape.stages != 0)
     throw BadInput(
-        "{} micro-batches on {} stages: interleaved needs a multiple of the stages, such "
+        "{} micro-batch{} on {} stages: interleaved needs a multiple of the stages, such "
         "as {}; or choose 1f1b",
-        shape.micro_batches, shape.stages, (shape.micro_batches / shape.stages + 1) * shape.stages);
+        shape.micro_batches, shape.micro_batches == 1 ? "" : "es", shape.stages,
+        (shape.micro_batches / shape.stages + 1) * shape.stages);
 }
 
 [[maybe_unused]] const bool interleaved_added = pipeline_schedules().add(

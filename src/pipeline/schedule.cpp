@@ -90,7 +90,10 @@ void check(const PipelineScheduleRow& row, const PipelineShape& shape) {
   check_between("micro-batches", shape.micro_batches, kMostMicroBatches);
   check_between("parts per stage", shape.parts_per_stage, kMostPartsPerStage);
   if (row.usual_parts_per_stage == 1 && shape.parts_per_stage != 1)
-    throw BadInput("{} parts per stage: a stage of {} has 1 part", shape.parts_per_stage, row.name);
+    throw BadInput(
+        "{} parts per stage: a stage of {} has 1 part; choose the schedule interleaved, or give no "
+        "number of parts",
+        shape.parts_per_stage, row.name);
   if (shape.micro_batches > kMostPasses / shape.parts())
     throw BadInput(
         "a pipeline of {} parts and {} micro-batches: expected at most {} of both "

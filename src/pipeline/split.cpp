@@ -15,15 +15,20 @@
 namespace lockstep::pipeline {
 namespace {
 
-std::string list_of(const std::vector<std::string>& names) {
+// "0 conv1, 1 fc"; of layers that have numbers as names, "0 (Conv2d), 1 (Linear)".
+std::string list_of(const std::vector<std::string>& names, const std::vector<std::string>& titles) {
   std::vector<std::string> numbered;
-  for (size_t i = 0; i < names.size(); ++i) numbered.push_back(fmt::format("{} {}", i, names[i]));
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string number = fmt::format("{}", i);
+    const std::string& title = titles.empty() ? names[i] : titles[i];
+    numbered.push_back(names[i] == number ? title : fmt::format("{} {}", number, names[i]));
+  }
   return fmt::format("{}", fmt::join(numbered, ", "));
 }
 
 // `option` is the one whose value is parsed: "--split 3,7".
 int64_t layer_named(const std::string& word, const std::string& option,
-                    const std::vector<std::string>& names) {
+                    const std::vector<std::string>& names, const std::vector<std::string>& titles) {
   if (const auto found = std::ranges::find(names, word); found != names.end())
     return found - names.begin();
   int64_t number = -1;
@@ -31,8 +36,23 @@ int64_t layer_named(const std::string& word, const std::string& option,
   const bool is_number = error == std::errc() && end == word.data() + word.size();
   if (!is_number || number < 0 || number >= static_cast<int64_t>(names.size()))
     throw BadInput("{}: '{}' is no layer of the model{}; there are: {}", option, word,
-                   is_number ? "" : did_you_mean(word, names), list_of(names));
+                   is_number ? "" : did_you_mean(word, names), list_of(names, titles));
   return number;
+}
+
+void require_parts(size_t made, int parts, const std::string& option, const OptionNames& options) {
+  if (made == static_cast<size_t>(parts)) return;
+  const auto layers = [](size_t count) { return plural(static_cast<int64_t>(count), "layer"); };
+  if (parts == 1)
+    throw BadInput(
+        "{}: names {}, which makes {} parts, but the model is not divided; set {} = {}, or leave "
+        "the split out",
+        option, layers(made - 1), made, options.stages, made);
+  throw BadInput(
+      "{}: names {}, which makes {} parts, but the model is divided into {} ({}); name {} with "
+      "which parts begin",
+      option, layers(made - 1), made, parts, options.stages,
+      layers(static_cast<size_t>(parts) - 1));
 }
 
 }  // namespace
@@ -47,8 +67,7 @@ void require_enough_layers(size_t layers, int parts) {
 
 void require_enough_blocks(const std::vector<Range>& blocks, int parts) {
   if (static_cast<size_t>(parts) <= blocks.size()) return;
-  const auto layers = static_cast<size_t>(blocks.empty() ? 0 : blocks.back().end);
-  require_enough_layers(layers, parts);
+  const int64_t layers = blocks.empty() ? 0 : blocks.back().end;
   throw BadInput(
       "a model of {} layers cannot be divided into {} parts: every part must have trained "
       "parameters, and layers that share weights must be in one part; use at most {}",
@@ -56,13 +75,14 @@ void require_enough_blocks(const std::vector<Range>& blocks, int parts) {
 }
 
 std::vector<Range> parse_split(const std::string& text, const std::vector<std::string>& names,
-                               int parts, const OptionNames& options) {
+                               int parts, const OptionNames& options,
+                               const std::vector<std::string>& titles) {
   require_enough_layers(names.size(), parts);
   const std::string option = fmt::format("{} {}", options.split, text);
   std::vector<Range> split(1);
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
-    const int64_t begin = layer_named(word, option, names);
+    const int64_t begin = layer_named(word, option, names, titles);
     if (begin <= split.back().begin)
       throw BadInput(
           "{}: part {} would have no layers, since the next one begins with layer {} ({}); "
@@ -72,9 +92,7 @@ std::vector<Range> parse_split(const std::string& text, const std::vector<std::s
     split.push_back({begin, 0});
   }
   split.back().end = static_cast<int64_t>(names.size());
-  if (static_cast<int>(split.size()) != parts)
-    throw BadInput("{}: lists {}, which makes {} parts; expected {} for {} parts", option,
-                   split.size() - 1, split.size(), parts - 1, parts);
+  require_parts(split.size(), parts, option, options);
   return split;
 }
 

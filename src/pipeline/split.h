@@ -22,15 +22,18 @@ struct LayerCost {
 
 /// What messages call the options of whoever divides a model.
 struct OptionNames {
+  const char* stages = "--stages";
   const char* split = "--split";
   const char* recompute = "parallel.recompute";
 };
 
 /// The layers of each part, where `text` lists the layers with which parts begin but the first:
-/// "3,7,9" for four parts. A layer is a number, from 0, or one of `names`. Throws BadInput for
-/// another number of parts, a layer that there is not, and a part without layers.
+/// "3,7,9" for four parts. A layer is a number, from 0, or one of `names`; messages list `titles`,
+/// such as "3 (Linear)", for names that are numbers. Throws BadInput for another number of parts, a
+/// layer that there is not, and a part without layers.
 std::vector<Range> parse_split(const std::string& text, const std::vector<std::string>& names,
-                               int parts, const OptionNames& options = {});
+                               int parts, const OptionNames& options = {},
+                               const std::vector<std::string>& titles = {});
 
 /// The layers of each part, so that the part with the highest cost has the lowest possible; of
 /// several such divisions the one whose first parts are shortest. `costs` are of layers. Throws

@@ -147,7 +147,16 @@ void check_micro_batches(const Recipe& recipe, pipeline::PipelineShape shape, in
   for (const int64_t index : {0, pipelines - 1}) {
     shape.micro_batches = static_cast<int>(slice(shards_of(recipe), pipelines, index).size() *
                                            recipe.train.accumulate);
-    pipeline::check(row, shape);
+    try {
+      pipeline::check(row, shape);
+    } catch (const BadInput& error) {
+      throw BadInput(
+          "{} (parallel.schedule = \"{}\", parallel.parts_per_stage = {}, {} in {} with "
+          "train.accumulate = {})",
+          error.what(), recipe.parallel.schedule, recipe.parallel.parts_per_stage,
+          plural(shards_of(recipe), "shard"), plural(pipelines, "pipeline"),
+          recipe.train.accumulate);
+    }
   }
 }
 

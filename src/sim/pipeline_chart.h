@@ -15,9 +15,9 @@ std::string sketch_pipeline(const pipeline::PipelineShape& shape, const Pipeline
                             int columns);
 
 /// The same as an SVG, with all of it. Boxes have the numbers of micro-batches, where there is
-/// room. Throws BadInput if no pass takes any time.
+/// room. `times` says which times were given. Throws BadInput if no pass takes any time.
 std::string draw_pipeline(const pipeline::PipelineShape& shape, const PipelineTiming& timing,
-                          const std::string& title);
+                          const std::string& title, const std::string& times);
 
 /// A round distance between marks on a time axis, of at least `least`: 1, 2 or 5 times a power
 /// of 10.

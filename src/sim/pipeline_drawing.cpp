@@ -17,7 +17,7 @@ using pipeline::PipelineShape;
 
 constexpr double kLeft = 76;
 constexpr double kRight = 108;
-constexpr double kTop = 84;
+constexpr double kTop = 106;
 constexpr double kRowHeight = 36;
 constexpr double kBoxHeight = 28;
 constexpr double kBottom = 80;       // the axis and the legend
@@ -54,10 +54,12 @@ double pixels_per_second(const PipelineShape& shape, const PipelineTiming& timin
 
 class Drawing {
  public:
-  Drawing(const PipelineShape& shape, const PipelineTiming& timing, const std::string& title)
+  Drawing(const PipelineShape& shape, const PipelineTiming& timing, const std::string& title,
+          const std::string& times)
       : shape_(shape),
         timing_(timing),
         title_(title),
+        times_(times),
         scale_(pixels_per_second(shape, timing)),
         end_(kLeft + timing.seconds * scale_),
         bottom_(kTop + kRowHeight * shape.stages) {}
@@ -90,6 +92,7 @@ class Drawing {
                                           timing_.seconds, 100 * timing_.bubble);
     return text_at(16, 28, title_, "font-size=\"17\" font-weight=\"bold\" fill=\"#1b2733\"") +
            text_at(16, 50, about, "fill=\"#56616e\"") +
+           text_at(16, 70, times_, "fill=\"#56616e\"") +
            text_at(end_ + 14, kTop - 8,
                    shape_.parts_per_stage == 1 ? "in flight" : "parts in flight",
                    "font-size=\"12\" fill=\"#56616e\"");
@@ -170,6 +173,7 @@ class Drawing {
   const PipelineShape& shape_;
   const PipelineTiming& timing_;
   const std::string& title_;
+  const std::string& times_;
   double scale_;   // pixels per second
   double end_;     // of the rows, in pixels from the left
   double bottom_;  // of the rows, in pixels from the top
@@ -178,10 +182,10 @@ class Drawing {
 }  // namespace
 
 std::string draw_pipeline(const PipelineShape& shape, const PipelineTiming& timing,
-                          const std::string& title) {
+                          const std::string& title, const std::string& times) {
   if (pass_lengths(timing).longest <= 0)
     throw BadInput("a chart of a pipeline in which no pass takes any time: nothing to draw");
-  return Drawing(shape, timing, title).text();
+  return Drawing(shape, timing, title, times).text();
 }
 
 }  // namespace lockstep::sim

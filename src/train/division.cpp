@@ -12,11 +12,13 @@
 #include "fit/memory_needs.h"
 #include "lockstep/device_memory.h"
 #include "parallel/layer_costs.h"
+#include "parallel/layer_uses.h"
 #include "parallel/model_part.h"
 #include "train/batch_tensors.h"
 #include "train/make_model.h"
 #include "train/memory.h"
 #include "train/placement.h"
+#include "train/user_code.h"
 
 namespace lockstep::train {
 namespace {
@@ -66,8 +68,9 @@ std::vector<LayerCost> measured(const Recipe& recipe, const Objective& objective
   const data::LoadedBatch& loaded = loader.next();
   const Batch batch = to_tensors(loaded, samples->fields(), {0, loaded.whole}, c10::kCPU);
   if (memory_limit(recipe) > 0) limit_cpu_memory(0);  // counts it, if nobody did
-  std::vector<LayerCost> costs =
-      parallel::measure_layers(model, batch.inputs, activations_of(recipe));
+  std::vector<LayerCost> costs = call_user_code(
+      "a layer's forward or backward pass", CallPlace{"the measured pass of", shard, shard},
+      [&] { return parallel::measure_layers(model, batch.inputs, activations_of(recipe)); });
   const auto shards = collective::Shards::even(shards_of(recipe), grid.pipelines());
   for (const Range block : blocks)
     costs[static_cast<size_t>(block.begin)].state +=
@@ -141,13 +144,14 @@ std::string advice_for(const Recipe& recipe, const std::vector<Range>& chosen,
 Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
                 const Objective& objective, const data::TrainingData& data,
                 const parallel::Grid& grid, World& world) {
+  if (const auto* const layers = dynamic_cast<const SequentialModel*>(model.get()))
+    parallel::check_uses(*layers);
   const int parts = grid.shape().parts();
   if (parts == 1 && !recipe.parallel.recompute) return {};
   const auto sequential = parallel::require_layers(model, recipe.model.name);
   const auto layers = static_cast<int64_t>(sequential->layers().size());
   std::vector<std::string> names;
   for (const ModelLayer& layer : sequential->layers()) names.push_back(layer.name);
-  pipeline::require_enough_layers(names.size(), parts);
   Division division{.layers = {{0, layers}}};
   if (parts > 1) {
     const std::string& by_hand = recipe.parallel.split;
@@ -177,12 +181,7 @@ Division divide(const Recipe& recipe, const std::shared_ptr<Model>& model,
                   schedule, limit, blocks);
     division.less = what_needs_less(recipe);
   }
-  parallel::check_parts(*sequential, division.layers);
-  if (recipe.parallel.recompute) {  // each layer's gradients are complete when it is computed again
-    std::vector<Range> apart;
-    for (int64_t i = 0; i < layers; ++i) apart.push_back({i, i + 1});
-    parallel::check_parts(*sequential, apart, {}, parallel::Untrained::allowed);
-  }
+  if (recipe.parallel.recompute) parallel::check_recomputed(*sequential);
   return division;
 }
 

@@ -8,6 +8,7 @@
 
 #include "lockstep/error.h"
 #include "lockstep/sequential_model.h"
+#include "parallel/layer_uses.h"
 #include "parallel/model_part.h"
 #include "train/memory.h"
 
@@ -52,26 +53,20 @@ fit::ModelFacts facts_of(const std::shared_ptr<Model>& model, const std::string&
   if (!sequential || sequential->layers().empty())
     return undivided(
         fmt::format("model '{}' does not list its layers (see lockstep/sequential_model.h)", name));
+  parallel::check_uses(*sequential);
   if (sequential->layers().size() == 1)
     return undivided(fmt::format("model '{}' has one layer", name));
-  const Range all = {0, std::ssize(sequential->layers())};
-  if (const std::string why = refusal_of(
-          [&] { parallel::check_parts(*sequential, {all}, {}, parallel::Untrained::allowed); });
-      !why.empty())
-    return undivided(why);
   fit::ModelFacts facts{.layers = {}, .blocks = parallel::blocks_of(*sequential)};
   if (facts.blocks.size() == 1)
     facts.undivided = fmt::format(
         "model '{}' has no two parts that both have trained parameters and share none", name);
-  std::vector<Range> apart;
   std::set<const void*> counted;
   for (const ModelLayer& layer : sequential->layers()) {
-    const auto number = static_cast<int64_t>(apart.size());
-    apart.push_back({number, number + 1});
-    facts.layers.push_back(size_of(ModelPart(sequential, apart.back()), layer.name, counted));
+    const int64_t number = std::ssize(facts.layers);
+    facts.layers.push_back(
+        size_of(ModelPart(sequential, {number, number + 1}), layer.name, counted));
   }
-  facts.unrecomputed = refusal_of(
-      [&] { parallel::check_parts(*sequential, apart, {}, parallel::Untrained::allowed); });
+  facts.unrecomputed = refusal_of([&] { parallel::check_recomputed(*sequential); });
   return facts;
 }
 

@@ -47,7 +47,8 @@ std::vector<int> numbers_of(const Recipe& recipe, int there, int local_rank, int
   const std::vector<int> visible = visible_devices(kind, there, visible_variables(), selection);
   std::vector<int> numbers;
   for (int stage = 0; stage < stages; ++stage)
-    numbers.push_back(device_of_worker(kind, visible, local_rank * stages + stage));
+    numbers.push_back(stages > 1 ? device_of_stage(kind, visible, stage, stages)
+                                 : device_of_worker(kind, visible, local_rank));
   return numbers;
 }
 

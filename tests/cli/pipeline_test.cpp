@@ -130,6 +130,16 @@ TEST_F(Stages, SayHowLongEachComputedAndWaitedAndWhatTheySent) {
   EXPECT_EQ(workers["bytes_by_kind"]["activations"], 0);
 }
 
+TEST_F(Stages, OfSeveralPipelinesHaveTheirRanksBesideTheirPeaks) {
+  Words words =
+      train_on(folder_.path(), "peaks",
+               {"--shards", "4", "--set", "train.steps=1", "--workers", "4", "--stages", "2"});
+  std::erase(words, "--json");
+  const CommandResult ended = lockstep_command(words);
+  for (const char* part : {"rank 0, stage 0 ", "rank 3, stage 1 "})
+    EXPECT_NE((ended.out + ended.err).find(part), std::string::npos) << ended.out << ended.err;
+}
+
 TEST_F(Stages, MayBeOthersWhenARunIsResumed) {
   const std::string alone = digest("alone", {});
   const Words staged = {"--workers", "2", "--stages", "2"};
@@ -150,8 +160,18 @@ TEST_F(Stages, ThatCannotBeAreRefused) {
   EXPECT_TRUE(refuses({"--stages", "2", "--split", "0"}, "part 0 would have no layers"));
   EXPECT_TRUE(refuses({"--stages", "3", "--split", "4,4"}, "part 1 would have no layers"));
   EXPECT_TRUE(refuses({"--stages", "2", "--split", "layer2"}, "'layer2' is no layer"));
-  EXPECT_TRUE(refuses({"--stages", "2", "--split", "3,5"}, "which makes 3 parts"));
+  EXPECT_TRUE(refuses({"--stages", "2", "--split", "3,5"}, "names 2 layers, which makes 3 parts"));
   EXPECT_TRUE(refuses({"--split", "3,5"}, "one stage; give their number, too: --stages 3"));
+  EXPECT_TRUE(refuses({"--schedule", "gpipe"}, "--schedule gpipe: the model has one stage"));
+  EXPECT_TRUE(refuses({"--stages", "2", "--set", "parallel.parts_per_stage=2"},
+                      "1f1b has 1 part; choose the schedule interleaved"));
+  EXPECT_TRUE(refuses({"--stages", "2", "--schedule", "interleaved", "--set", "train.shards=1"},
+                      "1 micro-batch on 2 stages: interleaved needs a multiple of the stages, such "
+                      "as 2; or choose 1f1b (parallel.schedule = \"interleaved\", "
+                      "parallel.parts_per_stage = 0, 1 shard in 1 pipeline with "
+                      "train.accumulate = 1)"));
+  EXPECT_TRUE(refuses({"--stages", "2", "--device", "virtual", "--devices", "virtual:1"},
+                      "1 worker with 2 stages"));
   EXPECT_TRUE(refuses({"--stages", "2", "--schedule", "gpip"}, "did you mean 'gpipe'"));
   EXPECT_TRUE(refuses({"--stages", "2", "--elastic"}, "cannot join or leave"));
   EXPECT_TRUE(refuses({"--workers", "14", "--stages", "2"}, "7 pipelines of 2 stages"));

@@ -105,5 +105,11 @@ TEST(WorkersDevices, AreThoseOfTheirLocalRank) {
                    {"at least 1 workers", "there is no cuda device"});
 }
 
+TEST(StagesDevices, OfOneWorkerAreAskedForByTheNumberOfStages) {
+  EXPECT_EQ(device_of_stage("virtual", {5, 2}, 1, 2), 2);
+  expect_bad_input([] { device_of_stage("virtual", {0}, 1, 2); },
+                   {"1 worker with 2 stages", "there is virtual:0", "fewer stages"});
+}
+
 }  // namespace
 }  // namespace lockstep

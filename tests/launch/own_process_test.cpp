@@ -51,15 +51,17 @@ TEST(OwnProcess, IsAbortedByAnyOtherExceptionWithItsTypeAndMessage) {
 }
 
 TEST(OwnProcess, ShowsTheMessageOfAnExceptionThatHasALongStack) {
+  testing::internal::CaptureStderr();
   const Ending ending = ending_by([] {
     std::string text = "sizes do not match\nException raised from here (most recent call first):";
     for (int frame = 0; frame < 40; ++frame) text += "\nframe #" + std::to_string(frame);
     throw std::runtime_error(text);
   });
-  const std::vector<std::string> words = own_words(ending);
-  ASSERT_EQ(words.size(), 7U);
-  EXPECT_EQ(words.front(), "lockstep: rank 1: uncaught std::runtime_error: sizes do not match");
-  EXPECT_EQ(words.back(), "frame #4");
+  const std::string shown = testing::internal::GetCapturedStderr();
+  EXPECT_NE(shown.find("frame #4\n"), std::string::npos) << shown;
+  EXPECT_EQ(shown.find("frame #5\n"), std::string::npos) << shown;
+  EXPECT_EQ(own_words(ending).front(),
+            "lockstep: rank 1: uncaught std::runtime_error: sizes do not match");
 }
 
 TEST(OwnProcess, LosesNoLineThatItWrote) {

@@ -30,6 +30,19 @@ TEST(Workers, ThatWriteALotDoNotKeepTheLauncherFromTheOthers) {
   EXPECT_LT(watch.seconds(), 5);
 }
 
+TEST(Workers, ThatFailAreReportedWithoutStackFrames) {
+  testing::internal::CaptureStderr();
+  const auto endings = run_workers({.count = 1, .prefixed = Prefixed::all}, [](int) {
+    return run_shell(
+        "echo 'mat1 and mat2 do not match' >&2; i=0; while [ $i -lt 40 ]; do echo \"frame #$i: "
+        "f()\" >&2; i=$((i+1)); done; exit 3");
+  });
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("frame #39"), std::string::npos);
+  EXPECT_NE(endings[0].text().find("mat1 and mat2 do not match"), std::string::npos)
+      << endings[0].text();
+  EXPECT_EQ(endings[0].text().find("frame #"), std::string::npos) << endings[0].text();
+}
+
 TEST(Workers, CanBeStoppedWhenNobodyReadsWhatTheyWrite) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);

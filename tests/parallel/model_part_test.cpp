@@ -8,6 +8,7 @@
 #include "expect_error.h"
 #include "lockstep/error.h"
 #include "parallel/generator.h"
+#include "parallel/layer_uses.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -73,14 +74,23 @@ TEST(ModelPart, OfOtherWorkersHasNoMemory) {
 TEST(ModelPart, CannotShareWeightsWithAnother) {
   const Net net(Net::Ends::shared);
   expect_bad_input([&] { check_parts(net, {{0, 2}, {2, 4}}); },
-                   {"'first.weight' of part 0", "'last.weight' of part 1", "--split"});
+                   {"--split 2: layers first and last share parameter 'first.weight'",
+                    "parts 0 and 1", "at most 1 part can be made so"});
   EXPECT_NO_THROW(check_parts(net, {{0, 4}}));
+}
+
+TEST(ModelPart, WhoseLayersShareWeightsCannotBeComputedAgain) {
+  expect_bad_input([] { check_recomputed(Net(Net::Ends::shared)); },
+                   {"layers first and last share parameter 'first.weight'",
+                    "cannot be computed again (parallel.recompute)", "keep activations"});
+  EXPECT_NO_THROW(check_recomputed(Net()));
 }
 
 TEST(ModelPart, MustTrainSomething) {
   const Net net;
-  expect_bad_input([&] { check_parts(net, {{0, 2}, {2, 3}, {3, 4}}); },
-                   {"part 1 (middle.1 to middle.1) has no trained parameters"});
+  expect_bad_input(
+      [&] { check_parts(net, {{0, 2}, {2, 3}, {3, 4}}); },
+      {"--split 2,3: part 1 (layer middle.1) has no trained parameters", "--split 1,3 would do"});
 }
 
 TEST(ModelPart, MayBeAnyBlocksOfAModel) {
@@ -124,10 +134,9 @@ struct Forgetful : SequentialModel {
 };
 
 TEST(ModelPart, MustNameWhatItUses) {
-  expect_bad_input([] { check_parts(Forgetful("fc"), {{0, 1}}); },
+  expect_bad_input([] { check_uses(Forgetful("fc")); },
                    {"buffer 'offset' belongs to none of the model's layers"});
-  expect_bad_input([] { check_parts(Forgetful("fd"), {{0, 1}}); },
-                   {"layer 'fc' says that it uses 'fd'"});
+  expect_bad_input([] { check_uses(Forgetful("fd")); }, {"layer 'fc' says that it uses 'fd'"});
 }
 
 struct TwoNames : SequentialModel {
@@ -140,8 +149,8 @@ struct TwoNames : SequentialModel {
 };
 
 TEST(ModelPart, GoesByTheFirstNameOfATensor) {
-  EXPECT_NO_THROW(check_parts(TwoNames("first"), {{0, 1}}));
-  expect_bad_input([] { check_parts(TwoNames("second"), {{0, 1}}); },
+  EXPECT_NO_THROW(check_uses(TwoNames("first")));
+  expect_bad_input([] { check_uses(TwoNames("second")); },
                    {"'first.weight' belongs to none", "'second.weight', which is the same tensor"});
 }
 

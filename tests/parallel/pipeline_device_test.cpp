@@ -97,7 +97,7 @@ TEST(PipelineOnDevices, SaysWhatNeedsLessMemory) {
       EXPECT_EQ(error.device(), "virtual:0");
       EXPECT_NE(std::string(error.what())
                     .find("this was stage 0 (layers 0 to 2), in the forward "
-                          "pass of a micro-batch: more PipelineOptions"),
+                          "pass of a micro-batch of 1048576 samples: more PipelineOptions"),
                 std::string::npos)
           << error.what();
     }

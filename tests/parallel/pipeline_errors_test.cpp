@@ -27,11 +27,16 @@ torch::nn::Sequential some_net() {
 
 TEST(PipelineErrors, NameOptionsThatCannotBe) {
   expect_refused(3, some_net, {.stages = 2}, {"3 workers", "pipelines of 2 stages", "multiple"});
-  expect_refused(1, some_net, {.stages = 7}, {"6 layers", "7 parts"});
+  expect_refused(1, some_net, {.stages = 7}, {"6 layers", "7 parts", "at most 3 parts"});
+  expect_refused(1, some_net, {.split = "2"},
+                 {"PipelineOptions::split 2: names 1 layer", "set PipelineOptions::stages = 2"});
   expect_refused(1, some_net, {.stages = 4}, {"6 layers", "trained parameters", "at most 3 parts"});
   expect_refused(2, some_net, {.split = "2,4"}, {"PipelineOptions::split 2,4", "3 parts"});
-  expect_refused(2, some_net, {.split = "nine"}, {"PipelineOptions::split nine", "no layer"});
-  expect_refused(2, some_net, {.split = "5"}, {"part 1", "no trained parameters"});
+  expect_refused(2, some_net, {.split = "nine"},
+                 {"PipelineOptions::split nine", "no layer", "0 (Linear), 1 (ReLU), 2 (Linear)"});
+  expect_refused(2, some_net, {.split = "5"},
+                 {"PipelineOptions::split 5: part 1 (layer 5)", "no trained parameters",
+                  "PipelineOptions::split 2 would do"});
   expect_refused(2, some_net, {.split = "0"}, {"part 0 would have no layers"});
   expect_refused(2, some_net, {.micro_batches = 0}, {"0 micro-batches"});
   expect_refused(2, some_net, {.schedule = "2f2b"}, {"2f2b", "pipeline schedule", "1f1b"});
@@ -49,7 +54,7 @@ TEST(PipelineErrors, NameModelsThatCannotBeDivided) {
   };
   expect_refused(2, tied, {}, {"3 layers", "share weights", "at most 1 part"});
   expect_refused(2, tied, {.split = "1"},
-                 {"'0.weight' of part 0", "'2.weight' of part 1", "share weights"});
+                 {"layers 0 and 2 share parameter '0.weight'", "share weights"});
   for (const bool has_parameters : {false, true})
     expect_refused(1,
                    [&] {
@@ -106,6 +111,74 @@ TEST(PipelineErrors, OfBatchesNameTheirSizes) {
     Pipeline pipeline(plain_net(1), world, {.micro_batches = 3});
     expect_bad_input([&] { pipeline.step(pipeline_inputs(), pipeline_labels(), cross_entropy); },
                      {"16 samples", "3 equal micro-batches", "PipelineOptions::micro_batches"});
+  });
+}
+
+TEST(PipelineErrors, OfABatchOnTheOnlyWorkerLeaveThePipelineUsable) {
+  as_workers(1, [](World world) {
+    Pipeline pipeline(plain_net(1), world, {.stages = 2, .micro_batches = 4});
+    const auto step = [&](int64_t samples) {
+      pipeline.step(pipeline_inputs().narrow(0, 0, samples),
+                    pipeline_labels().narrow(0, 0, samples), cross_entropy);
+    };
+    expect_bad_input([&] { step(15); }, {"15 samples"});
+    EXPECT_NO_THROW(step(16));
+  });
+}
+
+TEST(PipelineErrors, OfLibTorchNameTheLayerTheStageAndTheMicroBatch) {
+  const auto message = [](torch::nn::Sequential net, PipelineOptions options) {
+    std::string text;
+    as_workers(1, [&](World world) {
+      text = message_of<Error>([&] {
+        Pipeline pipeline(net, world, options);
+        pipeline.step(pipeline_inputs(), pipeline_labels(), cross_entropy);
+      });
+    });
+    return text;
+  };
+  const std::string of_layer = message(norm_net(1), {.stages = 2, .micro_batches = 16});
+  for (const std::string part : {"Expected more than 1 value per channel", "layer 1 (BatchNorm1d)",
+                                 "stage 0 (", "forward pass", "micro-batch of 1 sample"})
+    EXPECT_TRUE(has(of_layer, part)) << of_layer;
+  EXPECT_FALSE(has(of_layer, "frame #")) << of_layer;
+  torch::nn::Sequential narrow(torch::nn::Linear(6, 3), torch::nn::Linear(3, 1));
+  const std::string of_loss = message(narrow, {.stages = 2, .micro_batches = 4});
+  for (const std::string part : {"in the loss function", "stage 1 (", "micro-batch of 4 samples"})
+    EXPECT_TRUE(has(of_loss, part)) << of_loss;
+  const std::string of_example =
+      message(plain_net(1), {.stages = 2, .example = torch::ones({4, 5})});
+  for (const std::string part : {"PipelineOptions::example", "layer 0 (Linear)", "cannot be multi"})
+    EXPECT_TRUE(has(of_example, part)) << of_example;
+}
+
+TEST(PipelineErrors, OfBatchesWithOtherNumbersOfSamplesInXThanInYNameBoth) {
+  const auto message = [](World world, int64_t of_x, int64_t of_y) {
+    Pipeline pipeline(plain_net(1), world, {.micro_batches = 4});
+    return message_of<Error>([&] {
+      pipeline.step(pipeline_inputs().narrow(0, 0, of_x), pipeline_labels().narrow(0, 0, of_y),
+                    [](const torch::Tensor& x, const torch::Tensor&) { return x.mean(); });
+    });
+  };
+  for (const int workers : {1, 2, 3}) {
+    as_workers(workers, [&](World world) {
+      EXPECT_TRUE(has(message(world, 16, 4), "x has 16 samples, y has 4"));
+    });
+    as_workers(workers, [&](World world) {
+      EXPECT_TRUE(has(message(world, 8, 16), "x has 8 samples, y has 16"));
+    });
+  }
+}
+
+TEST(PipelineErrors, OfParametersWithoutElementsSayHowAModelIsSaved) {
+  as_workers(2, [](World world) {
+    torch::nn::Sequential net = plain_net(1);
+    {
+      const Pipeline pipeline(net, world);
+    }
+    expect_bad_input(
+        [&] { Pipeline(net, world); },
+        {world.rank() == 0 ? "'2.weight'" : "'0.weight'", "has no elements", "Pipeline::save_to"});
   });
 }
 

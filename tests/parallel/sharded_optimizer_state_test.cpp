@@ -170,6 +170,32 @@ TEST(ShardedOptimizerState, OfOtherParametersIsRefused) {
   });
 }
 
+TEST(ShardedOptimizerState, OfAnotherKindOfOptimizerIsRefused) {
+  const Tensors parameters = {torch::ones({4})};
+  SGD sgd(parameters, torch::optim::SGDOptions(0.1).momentum(0.9));
+  step_with_ones(sgd, parameters);
+  std::stringstream stream;
+  torch::save(sgd, stream);
+  as_workers(1, [&](World world) {
+    ShardedOptimizer<AdamW> optimizer(parameters, AdamWOptions(0.01), world);
+    expect_bad_input([&] { torch::load(optimizer, stream); },
+                     {"another kind of optimizer", "momentum", "betas"});
+  });
+}
+
+TEST(ShardedOptimizerState, InAFileThatIsNotThereIsRefusedByName) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "nothing.pt").string();
+  as_workers(1, [&](World world) {
+    const Tensors parameters = {torch::ones({4})};
+    ShardedOptimizer<AdamW> optimizer(parameters, AdamWOptions(0.01), world);
+    expect_bad_input([&] { optimizer.load_from(file); }, {file, "there is no such file"});
+    step_with_ones(optimizer, parameters);
+    optimizer.save_to(file);
+    EXPECT_NO_THROW(optimizer.load_from(file));
+  });
+}
+
 TEST(ShardedOptimizerState, OfAClassWithoutSaveIsRefused) {
   const auto errors = errors_of_workers(2, [](World world) {
     ShardedOptimizer<ForgetfulSgd> optimizer(some_parameters(), 0.1, world);

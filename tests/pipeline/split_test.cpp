@@ -29,9 +29,20 @@ TEST(Split, ThatLeavesAPartEmptyOrNamesNoLayerIsRefused) {
   expect_bad_input([] { parse_split("5", kLayers, 2); }, {"'5' is no layer", "4 fc"});
   expect_bad_input([] { parse_split("-1", kLayers, 2); }, {"'-1' is no layer"});
   expect_bad_input([] { parse_split("layer2", kLayers, 2); }, {"did you mean 'layer2.0'"});
-  expect_bad_input([] { parse_split("3", kLayers, 3); }, {"makes 2 parts", "expected 2 for 3"});
+  expect_bad_input([] { parse_split("3", kLayers, 3); }, {"split 3: names 1 layer", "makes 2 parts",
+                                                          "into 3 (--stages)", "name 2 layers"});
+  expect_bad_input([] { parse_split("fc", kLayers, 1); },
+                   {"--split fc: names 1 layer", "not divided", "set --stages = 2"});
+  expect_bad_input([] { parse_split("x", {"0", "1"}, 2, {}, {"0 (Linear)", "1 (ReLU)"}); },
+                   {"there are: 0 (Linear), 1 (ReLU)"});
   expect_bad_input([] { parse_split("1,2,3,4,5", kLayers, 6); },
                    {"5 layers cannot be divided into 6"});
+}
+
+TEST(Split, IntoTooManyPartsSaysAtOnceHowManyAreTheMost) {
+  for (const int parts : {3, 5})
+    expect_bad_input([&] { require_enough_blocks({{0, 2}, {2, 4}}, parts); },
+                     {"4 layers", "at most 2 parts"});
 }
 
 TEST(Split, IsBalancedByTheCostOfTheDearestPart) {

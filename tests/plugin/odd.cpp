@@ -174,6 +174,25 @@ struct TwoLayers : SequentialModel {
   }
 };
 
+// The last layer uses more than it lists, or the first one nothing of what it uses.
+struct Forgetful : SequentialModel {
+  explicit Forgetful(const std::string& fault) {
+    const auto first = register_module("first", torch::nn::Linear(1, 4));
+    const auto middle = register_module("middle", torch::nn::Linear(4, 4));
+    const auto last = register_module("last", torch::nn::Linear(4, 1));
+    const auto begin = [=](const Tensors& x) {
+      return Tensors(middle->forward(first->forward(x.only())));
+    };
+    if (fault == "unlisted")
+      add_layer("first", {"first"}, begin);
+    else
+      add_layer("first", {"first", "middle"}, begin);
+    add_layer("last", {"last"}, [=](const Tensors& x) {
+      return Tensors(last->forward(fault == "borrows" ? middle->forward(x.only()) : x.only()));
+    });
+  }
+};
+
 }  // namespace
 
 LOCKSTEP_PLUGIN(registry) {
@@ -198,6 +217,10 @@ LOCKSTEP_PLUGIN(registry) {
   registry.add_model("layers", "two layers", [](const ModelOptions&) -> std::shared_ptr<Model> {
     return std::make_shared<TwoLayers>();
   });
+  registry.add_model("forgetful", "two layers; option: fault",
+                     [](const ModelOptions& options) -> std::shared_ptr<Model> {
+                       return std::make_shared<Forgetful>(options.options.text("fault", ""));
+                     });
   registry.add_model("odd", "buffers of every kind; option: fault",
                      [](const ModelOptions& options) -> std::shared_ptr<Model> {
                        return std::make_shared<OddModel>(options.options.text("fault", ""));

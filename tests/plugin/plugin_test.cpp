@@ -197,6 +197,34 @@ TEST_F(Plugin, ModelThatWouldDependOnTheNumberOfWorkersIsRefused) {
   EXPECT_TRUE(refuses_fault("alias", "weight' and buffer 'alias' share memory"));
 }
 
+TEST_F(Plugin, LayerThatUsesWhatItDoesNotListIsRefusedByName) {
+  const auto with = [&](const std::string& fault, const Words& flags) {
+    std::filesystem::remove_all(folder_ / "odd");
+    return joined(odd({"--set", "model.name=forgetful", "--set", "model.options.fault=" + fault}),
+                  flags);
+  };
+  const std::string borrowed = "layer 'last' uses parameter 'middle.weight'";
+  const std::vector<Words> ways = {{"--stages", "2"},
+                                   {"--stages", "2", "--split", "1"},
+                                   {"--set", "parallel.recompute=true"},
+                                   {"--stages", "2", "--device", "virtual"}};
+  for (const Words& way : ways) EXPECT_TRUE(refuses(with("borrows", way), borrowed)) << way.back();
+  for (const std::string split : {"", "1"}) {
+    const CommandResult ended =
+        lockstep_command(with("borrows", {"--workers", "2", "--stages", "2", "--split", split}));
+    EXPECT_NE(ended.exit_code, 0);
+    EXPECT_TRUE(has(ended.err, borrowed)) << ended.err;
+  }
+  Words fit = with("borrows", {"--device-memory", "1MiB"});
+  fit.front() = "fit";
+  fit.erase(std::ranges::find(fit, "--out"), std::ranges::find(fit, "--out") + 2);
+  fit.erase(std::ranges::find(fit, "--epochs"), std::ranges::find(fit, "--epochs") + 2);
+  EXPECT_TRUE(refuses(fit, borrowed));
+  for (const Words& way : std::vector<Words>{{}, {"--stages", "2"}})
+    EXPECT_TRUE(refuses(with("unlisted", way),
+                        "parameter 'middle.weight' belongs to none of the model's layers"));
+}
+
 TEST_F(Plugin, OutputIsReshapedOrRefusedByItsNumberOfElements) {
   EXPECT_TRUE(
       refuses(odd({"--set", "model.options.fault=wide"}), "of shape [2, 2]: expected [2, 1]"));

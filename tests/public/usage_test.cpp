@@ -213,9 +213,9 @@ TEST(Usage, OfShardedOptimizers) {
   auto loss = torch::cross_entropy_loss(ddp(x), y);
   optimizer.zero_grad();
   loss.backward();
-  optimizer.step();                        // on all workers
-  optimizer.save_to("optimizer.pt");       // on all workers; rank 0 writes
-  torch::load(optimizer, "optimizer.pt");  // on any number of workers
+  optimizer.step();                     // on all workers
+  optimizer.save_to("optimizer.pt");    // on all workers; rank 0 writes
+  optimizer.load_from("optimizer.pt");  // on any number of workers
   EXPECT_EQ(optimizer.share().state().size(), 2);
 }
 

@@ -64,21 +64,23 @@ TEST(PipelineSketch, OfPassesWithoutTimeSaysThatThereIsNothingToDraw) {
   const PipelineShape shape{2, 1, 2};
   EXPECT_TRUE(
       has(sketch_pipeline(shape, chart_timing("gpipe", shape, 0, 0), 80), "nothing to draw"));
-  expect_bad_input([&] { draw_pipeline(shape, chart_timing("gpipe", shape, 0, 0), "gpipe"); },
+  expect_bad_input([&] { draw_pipeline(shape, chart_timing("gpipe", shape, 0, 0), "gpipe", ""); },
                    {"nothing to draw"});
 }
 
 TEST(PipelineDrawing, HasANumberedBoxForEveryPass) {
   const PipelineShape shape{4, 1, 8};
-  const std::string svg = draw_pipeline(shape, chart_timing("1f1b", shape), "1f1b");
+  const std::string svg =
+      draw_pipeline(shape, chart_timing("1f1b", shape), "1f1b", "forward 1, backward 2");
   EXPECT_EQ(count(svg, "<title>forward of part"), 32U);
   EXPECT_EQ(count(svg, "<title>backward of part"), 32U);
   EXPECT_EQ(count(svg, ">7</text>"), 8U);
+  EXPECT_EQ(count(svg, ">forward 1, backward 2</text>"), 1U);
 }
 
 TEST(PipelineDrawing, IsNeverTooWideToOpen) {
   const PipelineShape shape{2, 1, 300};
-  const std::string svg = draw_pipeline(shape, chart_timing("gpipe", shape, 1e-9, 1), "gpipe");
+  const std::string svg = draw_pipeline(shape, chart_timing("gpipe", shape, 1e-9, 1), "gpipe", "");
   EXPECT_TRUE(has(svg, "width=\"8184\"")) << svg.substr(0, 200);
 }
 

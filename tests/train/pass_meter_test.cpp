@@ -113,7 +113,7 @@ TEST_F(PassMeter, KnowsWhereAModelCanBeDividedAndThatSharedWeightsAreNotRecomput
   const fit::ModelFacts& model = meter->model();
   EXPECT_EQ(model.blocks, (std::vector<Range>{{0, 2}, {2, 4}, {4, 7}, {7, 9}}));
   EXPECT_EQ(model.undivided, "");
-  EXPECT_TRUE(has(model.unrecomputed, "share weights")) << model.unrecomputed;
+  EXPECT_TRUE(has(model.unrecomputed, "share parameter")) << model.unrecomputed;
   recipe_.model.name = "one";
   EXPECT_TRUE(has(this->meter()->model().undivided, "has one layer"));
 }
