@@ -38,6 +38,16 @@ template <typename T>
   store(to, value);
 }
 
+template <typename T>
+[[gnu::always_inline]] inline void store_apart(T* first, T* /*second*/, Lanes<T> value) {
+  store(first, value);
+}
+/// sums[0] += the pixels with even numbers, sums[1] += the others; `number` is that of the first.
+template <typename T>
+[[gnu::always_inline]] inline void add_by_parity(Lanes<T>* sums, int64_t number, Lanes<T> value) {
+  sums[number % 2] += value;
+}
+
 #ifdef __AVX512F__
 template <>
 struct RegisterOf<float, 2> {
@@ -57,6 +67,14 @@ template <int64_t kNumber>
 template <int64_t kNumber>
 [[gnu::always_inline]] inline void store_one(float* to, Wide value) {
   store<float>(to, one_of<kNumber>(value));
+}
+[[gnu::always_inline]] inline void store_apart(float* first, float* second, Wide value) {
+  store_pair(first, second, {value});
+}
+template <typename T>
+[[gnu::always_inline]] inline void add_by_parity(Lanes<T>* sums, int64_t /*number*/, Wide value) {
+  sums[0] += one_of<0>(value);
+  sums[1] += one_of<1>(value);
 }
 [[gnu::always_inline]] inline Wide load_register(const float* from, Wide) {
   return load_pair(from).both;
