@@ -1,6 +1,7 @@
 // Which of the kernels that are compiled several times this processor runs.
 #include "kernels/batch_norm.h"
 #include "kernels/cpu.h"
+#include "kernels/dropout.h"
 #include "kernels/pooling.h"
 #include "kernels/products.h"
 #include "kernels/tiles.h"
@@ -45,6 +46,10 @@ const Pooling<float>& pooling() {
 template <>
 const Pooling<double>& pooling() {
   return avx2::kPoolingOfDoubles;
+}
+
+Dropout dropout() {
+  return has_avx512() ? avx512::kDropout : avx2::kDropout;
 }
 
 }  // namespace lockstep::kernels
