@@ -10,6 +10,7 @@
 #include "base/agreement.h"
 #include "base/digest.h"
 #include "device/allocator.h"
+#include "kernels/cpu.h"
 #include "lockstep/error.h"
 #include "parallel/parameters.h"
 #include "parallel/tensor_buffer.h"
@@ -82,6 +83,9 @@ void require_same_run(const Setup& setup, Facts facts) {
                      fmt::format("{}", setup.grid->shape().parts_per_stage));
   facts.emplace_back("parallel.zero", fmt::format("{}", setup.recipe.parallel.zero));
   facts.emplace_back("the data's digest", setup.data->digest);
+  // A shard's bits would depend on which worker computes it.
+  facts.emplace_back("the instruction set of kernels (set LOCKSTEP_INSTRUCTIONS alike for all)",
+                     kernels::to_string(kernels::instruction_set()));
   facts.emplace_back("the objective's metrics", describe(setup.objective->metrics()));
   agree(facts, [&](const std::string& text) { return setup.group.gather_texts(text); });
 }
