@@ -27,9 +27,9 @@ GraphInputs::GraphInputs(const Tensors& tensors) {
   std::vector<Tensors::Item> items;
   for (const auto& [name, tensor] : tensors) {
     torch::Tensor input = tensor.defined() ? tensor.detach() : tensor;
-    std::shared_ptr<GradientNode> node;
+    NodePointer node;
     if (tensor.defined() && tensor.requires_grad()) {
-      node = std::make_shared<GradientNode>();
+      node = make_node<GradientNode>();
       torch::autograd::create_gradient_edge(input, node);
     }
     nodes_.push_back(std::move(node));
@@ -39,7 +39,8 @@ GraphInputs::GraphInputs(const Tensors& tensors) {
 }
 
 at::Tensor GraphInputs::gradient(size_t index) const {
-  return nodes_[index] ? nodes_[index]->gradient() : at::Tensor();
+  const NodePointer& node = nodes_[index];
+  return node ? static_cast<const GradientNode&>(*node).gradient() : at::Tensor();
 }
 
 Tensors GraphInputs::gradients() const {

@@ -3,10 +3,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include "lockstep/batch.h"
+#include "parallel/autograd_node.h"
 
 namespace lockstep::parallel {
 
@@ -30,7 +30,7 @@ class GraphInputs {
   class GradientNode;
 
   Tensors tensors_;
-  std::vector<std::shared_ptr<GradientNode>> nodes_;  ///< nullptr: no gradient is required
+  std::vector<NodePointer> nodes_;  ///< nullptr: no gradient is required
 };
 
 }  // namespace lockstep::parallel
