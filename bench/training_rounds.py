@@ -53,8 +53,8 @@ def cores_of(worker, threads=1):
     return [cores[(worker * threads + i) % len(cores)] for i in range(threads)]
 
 
-def lockstep_run(options, workers, threads=1, worker=0):
-    """Trains with Lockstep. One worker, which may be one of several separate ones, is bound to its cores here;
+def lockstep_run(options, workers, threads=1, worker=0, shards=None):
+    """Trains with Lockstep, with one shard a worker unless `shards` says how many there are. One worker, which may be one of several separate ones, is bound to its cores here;
     Lockstep binds several workers to a core each itself."""
     bind = (lambda: os.sched_setaffinity(0, cores_of(worker, threads))) if workers == 1 else None
     data = "fashion-mnist" if options.model == "convnet" else "cifar10"
@@ -62,7 +62,7 @@ def lockstep_run(options, workers, threads=1, worker=0):
         began = time.time()
         done = subprocess.run(
             [ROOT / "build/release/lockstep", "train", "--data", data, "--model", options.model]
-            + ["--workers", str(workers), "--shards", str(workers), "--batch", str(options.batch * workers)]
+            + ["--workers", str(workers), "--shards", str(shards or workers), "--batch", str(options.batch * workers)]
             + ["--steps", "100000", "--stop-at-step", str(options.steps + WARM_UP), "--out", f"{folder}/run"]
             + ["--set", "log.every_steps=1", "--set", "optimizer.nesterov=true", "--set", "data.flip=true"]
             + ["--set", "data.shift=4", "--set", f"train.threads={threads}"],
@@ -156,7 +156,7 @@ def started_peers(options, workers, threads=1):
                     continue
                 if kind(name) == "compiled":
                     print(f"{name} compiled in {peers[name].about['first_step_seconds']:.1f} s", flush=True)
-            if not peers:
+            if options.peers and not peers:
                 sys.exit("none of these peers works here: " + ", ".join(options.peers))
             yield peers
         finally:
@@ -205,7 +205,7 @@ def compare(options, rounds, peers, workers):
         }
     return {
         "system": platform.freedesktop_os_release().get("VERSION_CODENAME", platform.platform()),
-        "torch": next(iter(peers.values())).about["torch"],
+        "torch": next(iter(peers.values())).about["torch"] if peers else None,
         "model": options.model, "batch": options.batch, "workers": workers, "steps": options.steps,
         "rounds": rounds, "best": best, "ratios": ratios,
         "compile_seconds": {

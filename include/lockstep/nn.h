@@ -2,6 +2,7 @@
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
 
 #include <memory>
 #include <string>
@@ -85,6 +86,11 @@ torch::Tensor mean_pool(const torch::Tensor& x);
 /// of x: the shortcut without parameters of a residual network. The result is blocked if x is and
 /// `zero_channels` is a multiple of 8.
 torch::Tensor subsample(const torch::Tensor& x, int64_t stride, int64_t zero_channels);
+
+/// layer(x), several times as fast: which numbers are dropped follows from one number that is drawn
+/// from LibTorch's generator, so that they are others than those that LibTorch itself drops.
+torch::Tensor dropout(torch::nn::DropoutImpl& layer, const torch::Tensor& x,
+                      Kernels kernels = Kernels::fused);
 
 /// How losses of samples are combined.
 enum class Reduce {

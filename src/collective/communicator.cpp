@@ -1,5 +1,8 @@
 #include "collective/communicator.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <new>
 #include <numeric>
@@ -18,6 +21,26 @@ bool are_two_levels(std::vector<int> hosts) {
   return in_order && hosts.size() > 1 && hosts.size() < ranks;
 }
 
+// The cores of this machine that each of so many ranks has for itself: they share the machine, or
+// each is bound to its own.
+int cores_of_each(int ranks) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  const int usable = CPU_COUNT(&set);
+  const auto all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return usable * ranks <= all ? usable : usable / ranks;
+}
+
+// In shared memory, ranks move the bytes themselves: with one core each, a second thread would take
+// it from the computation that it is to overlap with.
+Runner runner_for(transport::Transport& transport) {
+  const std::vector<int> hosts = transport.hosts();
+  const auto here =
+      static_cast<int>(std::ranges::count(hosts, hosts[static_cast<size_t>(transport.rank())]));
+  const bool is_shared = transport.for_host_memory().shared_board() != nullptr;
+  return is_shared && cores_of_each(here) <= 1 ? Runner::waiter : Runner::own_thread;
+}
+
 // A collective that has begun, or will begin.
 struct Counted {
   explicit Counted(std::atomic<int>& count) : running(count) {}
@@ -33,6 +56,7 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
       options_(std::move(options)),
       one_each_(Shards::even(transport_->world_size(), transport_->world_size())),
       in_two_levels_(are_two_levels(transport_->hosts())),
+      reductions_by_(runner_for(*transport_)),
       messages_(static_cast<size_t>(transport_->world_size())) {
   transport::SharedBoard* const board = transport_->for_host_memory().shared_board();
   if (board != nullptr && world_size() > 1) shared_direct_.emplace(*board);
@@ -136,7 +160,8 @@ void Communicator::run_in_queue(std::span<const Buffer> buffers, const Action& a
 
 template <typename Action>
 Pending Communicator::start_in_queue(std::span<const Buffer> buffers,
-                                     std::shared_ptr<const void> owner, Action action) {
+                                     std::shared_ptr<const void> owner, Action action,
+                                     Runner runner) {
   const std::shared_ptr<transport::Handover> handover = hand_over(buffers);
   ++running_;
   const Pending pending = queue_.start(
@@ -144,7 +169,7 @@ Pending Communicator::start_in_queue(std::span<const Buffer> buffers,
         const Counted counted{running_};
         moved(handover.get());
       },
-      handover);
+      handover, handover == nullptr ? runner : Runner::own_thread);
   if (handover != nullptr) queue_.start([this, owner] { finish_now(); });
   return pending;
 }
@@ -206,7 +231,8 @@ Pending Communicator::start_reduction(Collective collective, std::span<const Buf
       [this, collective, kept = std::vector<Buffer>(terms.begin(), terms.end()), shards, operation,
        cargo, prepare = std::move(prepare)](transport::Handover* handover) {
         reduce_now(collective, kept, shards, operation, cargo, handover, prepare);
-      });
+      },
+      reductions_by_);
 }
 
 void Communicator::reduce_now(Collective collective, std::span<const Buffer> terms,

@@ -185,7 +185,7 @@ class Communicator {
   /// `owner` is kept until the device has done it.
   template <typename Action>
   Pending start_in_queue(std::span<const Buffer> buffers, std::shared_ptr<const void> owner,
-                         Action action);
+                         Action action, Runner runner = Runner::own_thread);
   void finish_now();
 
   void run_now(Call call, std::span<const Buffer> buffers, Cargo cargo,
@@ -223,6 +223,7 @@ class Communicator {
   CommunicatorOptions options_;  ///< `choose` is used and replaced only in queue_
   const Shards one_each_;        ///< one shard a rank
   const bool in_two_levels_;
+  const Runner reductions_by_;  ///< who runs reductions of shards, of which every rank waits soon
   using BytesByKind = std::array<std::atomic<int64_t>, Cargo::kKinds>;
   std::shared_ptr<BytesByKind> sent_ = std::make_shared<BytesByKind>();  ///< with groups split off
 

@@ -9,11 +9,10 @@ namespace lockstep::collective {
 
 void Pending::wait() const {
   if (!state_) return;
-  State& state = *state_;
+  if (!done()) queue_->run_until(*state_);
   {
-    const MutexLock lock(state.mutex);
-    while (!state.done) state.changed.wait(state.mutex);
-    if (state.error) std::rethrow_exception(state.error);
+    const MutexLock lock(state_->mutex);
+    if (state_->error) std::rethrow_exception(state_->error);
   }
   if (handover_ != nullptr) handover_->receive();
 }
@@ -33,26 +32,31 @@ double Pending::seconds() const {
 }
 
 SerialQueue::~SerialQueue() {
-  std::deque<Waiting> abandoned;
+  std::thread worker;
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
-    abandoned.swap(waiting_);
+    for (const Waiting& each : waiting_)
+      finish(each, std::make_exception_ptr(Error("the communicator was closed before this began")));
+    waiting_.clear();
+    changed_.notify_all();
+    while (running_ || waiters_ > 0) changed_.wait(mutex_);
+    worker.swap(worker_);
   }
-  changed_.notify_all();
-  for (const Waiting& each : abandoned)
-    finish(each, std::make_exception_ptr(Error("the communicator was closed before this began")));
-  if (worker_.joinable()) worker_.join();
+  if (worker.joinable()) worker.join();
 }
 
 Pending SerialQueue::start(std::function<void()> action,
-                           std::shared_ptr<transport::Handover> handover) {
+                           std::shared_ptr<transport::Handover> handover, Runner runner) {
   Pending pending;
   pending.handover_ = std::move(handover);
   pending.state_ = std::make_shared<Pending::State>();
+  pending.queue_ = this;
   {
     const MutexLock lock(mutex_);
-    waiting_.push_back({std::move(action), pending.state_});
+    waiting_.push_back({std::move(action), pending.state_, runner});
+    if (runner == Runner::waiter) return pending;
+    ++for_thread_;
     if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
   }
   changed_.notify_all();
@@ -76,40 +80,56 @@ void SerialQueue::leave() {
 }
 
 void SerialQueue::work() {
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   while (true) {
-    while (!stopping_ && (waiting_.empty() || running_)) changed_.wait(mutex_);
+    while (!stopping_ && (for_thread_ == 0 || running_)) changed_.wait(mutex_);
     if (stopping_) return;
-    Waiting next = std::move(waiting_.front());
-    waiting_.pop_front();
-    running_ = true;
-    lock.unlock();
-    std::exception_ptr error;
-    const Stopwatch stopwatch;
-    try {
-      next.action();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    const double seconds = stopwatch.seconds();
-    next.action = nullptr;  // what it holds is freed before anyone is told that it has ended
-    lock.lock();
-    running_ = false;
-    lock.unlock();
-    finish(next, error, seconds);
-    lock.lock();
+    run_first();
   }
+}
+
+void SerialQueue::run_until(Pending::State& state) {
+  const auto has_ended = [&] {
+    const MutexLock lock(state.mutex);
+    return state.done;
+  };
+  const MutexLock lock(mutex_);
+  ++waiters_;
+  while (!has_ended())
+    if (running_)
+      changed_.wait(mutex_);
+    else
+      run_first();
+  if (--waiters_ == 0 && stopping_) changed_.notify_all();
+}
+
+void SerialQueue::run_first() {
+  Waiting next = std::move(waiting_.front());
+  waiting_.pop_front();
+  if (next.runner == Runner::own_thread) --for_thread_;
+  running_ = true;
+  mutex_.unlock();
+  std::exception_ptr error;
+  const Stopwatch stopwatch;
+  try {
+    next.action();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const double seconds = stopwatch.seconds();
+  next.action = nullptr;  // what it holds is freed before anyone is told that it has ended
+  finish(next, error, seconds);
+  mutex_.lock();
+  running_ = false;
+  changed_.notify_all();
 }
 
 void SerialQueue::finish(const Waiting& waiting, std::exception_ptr error, double seconds) {
   Pending::State& state = *waiting.state;
-  {
-    const MutexLock lock(state.mutex);
-    state.done = true;
-    state.error = std::move(error);
-    state.seconds = seconds;
-  }
-  state.changed.notify_all();
+  const MutexLock lock(state.mutex);
+  state.done = true;
+  state.error = std::move(error);
+  state.seconds = seconds;
 }
 
 }  // namespace lockstep::collective

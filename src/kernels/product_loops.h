@@ -83,17 +83,28 @@ template <int64_t kPairs, int64_t kRows, typename T>
   }
 }
 
+// (What is in `g` is read once: the compiler takes each store for one that may change it.)
+template <bool kGoesOn, int64_t kPairs, int64_t kRows, typename T>
+[[gnu::always_inline]] inline void store_some_sums(const Gather<T>& g, int64_t first_pair,
+                                                   int64_t row, RowSums<kPairs, kRows, T>& sums) {
+  const int64_t second = g.second, spacing = g.spacing;
+  T* of_pair = g.results + 2 * first_pair * second + row * spacing;
+#pragma GCC unroll 2
+  for (int64_t pair = 0; pair < kPairs; ++pair, of_pair += 2 * second) {
+    T* first = of_pair;
+#pragma GCC unroll 24
+    for (int64_t i = 0; i < kRows; ++i, first += spacing) {
+      if constexpr (kGoesOn) sums[i][pair].add(load_pair(first, first + second));
+      store_pair(first, first + second, sums[i][pair]);
+    }
+  }
+}
+
 template <int64_t kPairs, int64_t kRows, typename T>
 [[gnu::always_inline]] inline void store_sums(const Gather<T>& g, int64_t first_pair, int64_t row,
                                               Sum sum, RowSums<kPairs, kRows, T>& sums) {
-#pragma GCC unroll 24
-  for (int64_t i = 0; i < kRows; ++i)
-#pragma GCC unroll 2
-    for (int64_t pair = 0; pair < kPairs; ++pair) {
-      T* const first = g.results + 2 * (first_pair + pair) * g.second + (row + i) * g.spacing;
-      if (sum == Sum::goes_on) sums[i][pair].add(load_pair(first, first + g.second));
-      store_pair(first, first + g.second, sums[i][pair]);
-    }
+  sum == Sum::begins ? store_some_sums<false, kPairs, kRows>(g, first_pair, row, sums)
+                     : store_some_sums<true, kPairs, kRows>(g, first_pair, row, sums);
 }
 
 // The blocks that are left from `first` on, at most a chain of them.

@@ -14,127 +14,132 @@
 #include "kernels/winograd.h"
 
 #include "kernels/lanes.h"
+#include "kernels/products.h"
+#include "kernels/tiles.h"
 #include "kernels/winograd_products.h"
 #include "kernels/winograd_tiling.h"
-#include "kernels/winograd_transforms.h"
 
 namespace lockstep::kernels {
 namespace {
 
+// The tiles of a block of images, of a batch that begins with tile `first`.
+TileGrid grid_of(const Tiling& tiling, int64_t first, int64_t blocks, int64_t height, int64_t width,
+                 int64_t padding, int64_t point_stride) {
+  return {.height = height,
+          .width = width,
+          .image_stride = blocks * height * width * kLanes,
+          .rows = tiling.rows,
+          .columns = tiling.columns,
+          .padding = padding,
+          .first = first,
+          .tiles = at_most(tiling.batch, tiling.tiles - first),
+          .batch = tiling.batch,
+          .point_stride = point_stride};
+}
+TileGrid inputs_of(const ConvShape& s, const Tiling& tiling, int64_t first) {
+  return grid_of(tiling, first, tiling.in_blocks, s.in_height, s.in_width, s.padding,
+                 tiling.input_stride());
+}
+TileGrid results_of(const ConvShape& s, const Tiling& tiling, int64_t first) {
+  return grid_of(tiling, first, s.out_channels / kLanes, s.out_height(), s.out_width(), 0,
+                 tiling.result_stride());
+}
+
 template <typename T>
 void transform_inputs(const ConvShape& shape, const Tiling& tiling, int64_t first, const T* x,
                       T* inputs) {
-  const int64_t stride = tiling.input_stride();
+  const TileGrid grid = inputs_of(shape, tiling, first);
+  const int64_t pixels = shape.in_height * shape.in_width;
 #pragma omp parallel for
   for (int64_t block = 0; block < tiling.in_blocks; ++block)
-    for (int64_t i = 0; i < tiling.batch; ++i) {
-      T* to = inputs + (block * tiling.batch + i) * kLanes;
-      if (first + i >= tiling.tiles) {
-        for (int64_t point = 0; point < kPoints; ++point) store(to + point * stride, Lanes<T>{});
-        continue;
-      }
-      const Tile tile = tile_at(tiling, first + i);
-      Lanes<T> a[kPoints], b[kPoints];
-      read_tile<kSide>(
-          image_of(x, tile.sample, tiling.in_blocks, block, shape.in_height, shape.in_width),
-          shape.in_height, shape.in_width, tile.y - shape.padding, tile.x - shape.padding, a);
-      for (int64_t j = 0; j < kSide; ++j) transform_input<kSide>(a + j, b + j);
-      for (int64_t j = 0; j < kSide; ++j) {
-        Lanes<T> row[kSide];
-        transform_input<1>(b + j * kSide, row);
-        for (int64_t k = 0; k < kSide; ++k) store(to + (j * kSide + k) * stride, row[k]);
-      }
-    }
+    tile_transforms<T>().inputs(grid, x + block * pixels * kLanes,
+                                inputs + block * tiling.batch * kLanes);
 }
 
 template <typename T>
 void transform_gradients(const ConvShape& shape, const Tiling& tiling, int64_t first, const T* dy,
                          T* results) {
-  const int64_t stride = tiling.result_stride();
-  const int64_t blocks = shape.out_channels / kLanes;
+  const TileGrid grid = results_of(shape, tiling, first);
+  TileGrid none = grid;
+  none.tiles = 0;
+  const int64_t pixels = shape.out_height() * shape.out_width();
 #pragma omp parallel for
   for (int64_t block = 0; block < tiling.out_blocks; ++block)
-    for (int64_t i = 0; i < tiling.batch; ++i) {
-      T* to = results + (block * tiling.batch + i) * kLanes;
-      if (first + i >= tiling.tiles || block >= blocks) {
-        for (int64_t point = 0; point < kPoints; ++point) store(to + point * stride, Lanes<T>{});
-        continue;
-      }
-      const Tile tile = tile_at(tiling, first + i);
-      Lanes<T> a[kTile * kTile], b[kSide * kTile];
-      read_tile<kTile>(
-          image_of(dy, tile.sample, blocks, block, shape.out_height(), shape.out_width()),
-          shape.out_height(), shape.out_width(), tile.y, tile.x, a);
-      for (int64_t j = 0; j < kTile; ++j) spread_gradient<kTile, kTile>(a + j, b + j);
-      for (int64_t j = 0; j < kSide; ++j) {
-        Lanes<T> row[kSide];
-        spread_gradient<1, 1>(b + j * kTile, row);
-        for (int64_t k = 0; k < kSide; ++k) store(to + (j * kSide + k) * stride, row[k]);
-      }
-    }
+    tile_transforms<T>().gradients(block * kLanes < shape.out_channels ? grid : none,
+                                   dy + block * pixels * kLanes,
+                                   results + block * tiling.batch * kLanes);
 }
 
 template <typename T>
 void transform_results(const ConvShape& shape, const Tiling& tiling, int64_t first,
                        const T* results, T* y) {
-  const int64_t stride = tiling.result_stride();
-  const int64_t blocks = shape.out_channels / kLanes;
-  const int64_t count = tiling.tiles - first < tiling.batch ? tiling.tiles - first : tiling.batch;
+  const TileGrid grid = results_of(shape, tiling, first);
+  const int64_t pixels = shape.out_height() * shape.out_width();
 #pragma omp parallel for
-  for (int64_t block = 0; block < blocks; ++block)
-    for (int64_t i = 0; i < count; ++i) {
-      const T* from = results + (block * tiling.batch + i) * kLanes;
-      const Tile tile = tile_at(tiling, first + i);
-      Lanes<T> a[kSide * kTile], b[kTile * kTile];
-      for (int64_t j = 0; j < kSide; ++j) {
-        Lanes<T> row[kSide];
-        for (int64_t k = 0; k < kSide; ++k) row[k] = load(from + (j * kSide + k) * stride);
-        transform_result<1, 1>(row, a + j * kTile);
-      }
-      for (int64_t j = 0; j < kTile; ++j) transform_result<kTile, kTile>(a + j, b + j);
-      write_tile<T>(b, shape.out_height(), shape.out_width(), tile.y, tile.x,
-                    image_of(y, tile.sample, blocks, block, shape.out_height(), shape.out_width()));
+  for (int64_t block = 0; block < shape.out_channels / kLanes; ++block)
+    tile_transforms<T>().results(grid, results + block * tiling.batch * kLanes,
+                                 y + block * pixels * kLanes);
+}
+
+// Weights of eight in channels and a pair of blocks of out channels, and the same as
+// [in][tap][16]. Of a pair whose second block has no channels, that block's are zeros.
+template <typename T>
+struct Square {
+  Square(const ConvShape& shape, Weights kind, int64_t pair, int64_t first_in)
+      : shape(shape), kind(kind), first_out(pair * kPair), first_in(first_in) {}
+
+  bool is_whole() const { return first_out + kPair <= shape.out_channels; }
+
+  /// Of the taps that LibTorch's weights have in the order of a convolution, or reversed.
+  T* first_tap() { return kind == Weights::plain ? taps : taps + (kTaps - 1) * kPair; }
+  int64_t tap_stride() const { return kind == Weights::plain ? kPair : -kPair; }
+
+  void read(const T* weights) {
+    if (kind == Weights::plain) {
+      const int64_t stride = shape.in_channels * kTaps;
+      read(weights + first_out * stride + first_in * kTaps, {kLanes * kTaps, stride, kPair}, taps);
+      return;
     }
-}
+    for (int64_t in = 0; in < kLanes; ++in)
+      read(weights + ((first_in + in) * shape.out_channels + first_out) * kTaps,
+           {kTaps, kTaps, kPair}, taps + in * kTaps * kPair);
+  }
+  void write(T* weights) const {
+    const int64_t stride = shape.in_channels * kTaps;
+    T* const to = weights + first_out * stride + first_in * kTaps;
+    if (is_whole()) return products<T>().transpose_back({kLanes * kTaps, stride, kPair}, taps, to);
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      for (int64_t i = 0; i < kLanes * kTaps; ++i) to[lane * stride + i] = taps[i * kPair + lane];
+  }
 
-// Where weights lie: by out channel, in channel and tap.
-struct WeightStrides {
-  int64_t out;
-  int64_t in;
-  int64_t first_tap;
-  int64_t tap;
+  const ConvShape& shape;
+  const Weights kind;
+  const int64_t first_out;
+  const int64_t first_in;
+  T taps[kLanes * kTaps * kPair];
+
+ private:
+  void read(const T* from, const Transposition& t, T* to) {
+    if (is_whole()) return products<T>().transpose(t, from, to);
+    for (int64_t k = 0; k < t.count; ++k)
+      for (int64_t lane = 0; lane < kPair; ++lane)
+        to[k * kPair + lane] = lane < kLanes ? from[lane * t.stride + k] : T(0);
+  }
 };
-
-WeightStrides strides_of(const ConvShape& shape, Weights weights) {
-  if (weights == Weights::plain) return {shape.in_channels * kTaps, kTaps, 0, 1};
-  return {kTaps, shape.out_channels * kTaps, kTaps - 1, -1};
-}
 
 template <typename T>
 void transform_filters(const ConvShape& shape, Pairs pairs, Weights kind, const T* weights,
                        T* filters) {
   const Tiling tiling(shape);
-  const WeightStrides strides = strides_of(shape, kind);
 #pragma omp parallel for collapse(2)
   for (int64_t pair = pairs.begin; pair < pairs.end; ++pair)
-    for (int64_t in = 0; in < shape.in_channels; ++in)
-      for (int64_t block = 2 * pair; block < 2 * pair + 2; ++block) {
-        T taps[kTaps][kLanes] = {};
-        for (int64_t lane = 0; lane < kLanes && block * kLanes < shape.out_channels; ++lane)
-          for (int64_t tap = 0; tap < kTaps; ++tap)
-            taps[tap][lane] = weights[(block * kLanes + lane) * strides.out + in * strides.in +
-                                      strides.first_tap + tap * strides.tap];
-        Lanes<T> whole[kTaps], half[kSide * 3], row[kSide];
-        for (int64_t tap = 0; tap < kTaps; ++tap) whole[tap] = load(taps[tap]);
-        for (int64_t j = 0; j < 3; ++j) transform_filter<T, 3, 3>(whole + j, half + j);
-        T* to =
-            filters + (pair - pairs.begin) * tiling.pair_stride() + in * kPair + block % 2 * kLanes;
-        for (int64_t j = 0; j < kSide; ++j) {
-          transform_filter<T, 1, 1>(half + j * 3, row);
-          for (int64_t k = 0; k < kSide; ++k)
-            store(to + (j * kSide + k) * tiling.filter_stride(), row[k]);
-        }
-      }
+    for (int64_t in = 0; in < shape.in_channels; in += kLanes) {
+      Square<T> square(shape, kind, pair, in);
+      square.read(weights);
+      tile_transforms<T>().filters(
+          {kLanes, square.tap_stride(), tiling.filter_stride()}, square.first_tap(),
+          filters + (pair - pairs.begin) * tiling.pair_stride() + in * kPair);
+    }
 }
 
 template <typename T>
@@ -142,25 +147,13 @@ void transform_back(const ConvShape& shape, Pairs pairs, const T* filters, T* we
   const Tiling tiling(shape);
 #pragma omp parallel for collapse(2)
   for (int64_t pair = pairs.begin; pair < pairs.end; ++pair)
-    for (int64_t in = 0; in < shape.in_channels; ++in)
-      for (int64_t block = 2 * pair; block < 2 * pair + 2 && block * kLanes < shape.out_channels;
-           ++block) {
-        const T* from =
-            filters + (pair - pairs.begin) * tiling.pair_stride() + in * kPair + block % 2 * kLanes;
-        Lanes<T> row[kSide], half[kSide * 3], whole[kTaps];
-        for (int64_t j = 0; j < kSide; ++j) {
-          for (int64_t k = 0; k < kSide; ++k)
-            row[k] = load(from + (j * kSide + k) * tiling.filter_stride());
-          gather_filter<T, 1, 1>(row, half + j * 3);
-        }
-        for (int64_t j = 0; j < 3; ++j) gather_filter<T, 3, 3>(half + j, whole + j);
-        T taps[kTaps][kLanes];
-        for (int64_t tap = 0; tap < kTaps; ++tap) store(taps[tap], whole[tap]);
-        for (int64_t lane = 0; lane < kLanes; ++lane)
-          for (int64_t tap = 0; tap < kTaps; ++tap)
-            weights[((block * kLanes + lane) * shape.in_channels + in) * kTaps + tap] =
-                taps[tap][lane];
-      }
+    for (int64_t in = 0; in < shape.in_channels; in += kLanes) {
+      Square<T> square(shape, Weights::plain, pair, in);
+      tile_transforms<T>().filters_back(
+          {kLanes, kPair, tiling.filter_stride()},
+          filters + (pair - pairs.begin) * tiling.pair_stride() + in * kPair, square.taps);
+      square.write(weights);
+    }
 }
 
 // A scratch memory's parts.

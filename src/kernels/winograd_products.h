@@ -4,7 +4,6 @@
 #include "kernels/winograd_tiling.h"
 
 /// The products at Winograd's points, in the words of winograd.cpp; `filters` are those of `pairs`.
-/// Without external linkage, for the reason winograd_tiling.h gives.
 namespace lockstep::kernels {
 namespace {
 

@@ -1,20 +1,18 @@
 #pragma once
 
 #include "kernels/conv_shape.h"
-#include "kernels/pair.h"
+#include "kernels/lanes.h"
+#include "kernels/tiles.h"
 
-/// How images are divided into tiles, in the words of winograd.cpp. Without external linkage: the
-/// linker must not use code compiled for AVX2 in a file that is not.
+/// How images are divided into tiles, in the words of winograd.cpp.
 namespace lockstep::kernels {
 namespace {
 
-constexpr int64_t kTile = 4;
-constexpr int64_t kSide = 6;  ///< of a transformed tile
-constexpr int64_t kPoints = kSide * kSide;
-constexpr int64_t kTaps = 9;
 constexpr int64_t kRows = 6;  ///< a batch's tiles are a multiple of it
 constexpr int64_t kApart = 3 * kLanes;
-constexpr int64_t kMostTiles = 16 * kRows;  ///< of a batch
+constexpr int64_t kFew = 32;                     ///< in and out channels
+constexpr int64_t kMostTilesOfFew = 16 * kRows;  ///< of a batch
+constexpr int64_t kMostTiles = 8 * kRows;
 constexpr int64_t kMostTilesOfMany = 32 * kRows;
 constexpr int64_t kMany = int64_t{128} * 128;  ///< in times out channels, above it
 
@@ -25,6 +23,16 @@ constexpr int64_t round_up(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+constexpr bool has_many(const ConvShape& shape) {
+  return shape.in_channels * shape.out_channels > kMany;
+}
+
+// A batch's inputs and results stay in a core's own cache; so do filters, unless they are many.
+constexpr int64_t most_tiles(const ConvShape& shape) {
+  if (has_many(shape)) return kMostTilesOfMany;
+  return shape.in_channels + shape.out_channels <= kFew ? kMostTilesOfFew : kMostTiles;
+}
+
 // The positions of tiles and the sizes of the matrices.
 struct Tiling {
   explicit Tiling(const ConvShape& shape)
@@ -33,8 +41,8 @@ struct Tiling {
         tiles(shape.samples * rows * columns),
         in_blocks(shape.in_channels / kLanes),
         out_blocks(round_up(shape.out_channels, kPair) / kLanes),
-        many(shape.in_channels * shape.out_channels > kMany),
-        batch(round_up(at_most(many ? kMostTilesOfMany : kMostTiles, tiles), kRows)) {}
+        many(has_many(shape)),
+        batch(round_up(at_most(most_tiles(shape), tiles), kRows)) {}
 
   int64_t rows;
   int64_t columns;
@@ -52,56 +60,6 @@ struct Tiling {
   int64_t pair_stride() const { return kPoints * filter_stride(); }
   int64_t pairs() const { return out_blocks / 2; }
 };
-
-struct Tile {
-  int64_t sample;
-  int64_t y;  ///< of the result's first pixel
-  int64_t x;
-};
-
-Tile tile_at(const Tiling& tiling, int64_t index) {
-  const int64_t in_sample = index % (tiling.rows * tiling.columns);
-  return {index / (tiling.rows * tiling.columns), in_sample / tiling.columns * kTile,
-          in_sample % tiling.columns * kTile};
-}
-
-// A tile's pixels, with zeros where it reaches beyond the image.
-template <int64_t kSize, typename T>
-[[gnu::always_inline]] inline void read_tile(const T* image, int64_t height, int64_t width,
-                                             int64_t y, int64_t x, Lanes<T>* tile) {
-  if (y >= 0 && x >= 0 && y + kSize <= height && x + kSize <= width) {
-    const T* from = image + (y * width + x) * kLanes;
-    for (int64_t i = 0; i < kSize; ++i, from += width * kLanes)
-      for (int64_t j = 0; j < kSize; ++j) tile[i * kSize + j] = load(from + j * kLanes);
-    return;
-  }
-  for (int64_t i = 0; i < kSize; ++i)
-    for (int64_t j = 0; j < kSize; ++j) {
-      const bool inside = y + i >= 0 && y + i < height && x + j >= 0 && x + j < width;
-      tile[i * kSize + j] = inside ? load(image + ((y + i) * width + x + j) * kLanes) : Lanes<T>{};
-    }
-}
-
-template <typename T>
-[[gnu::always_inline]] inline void write_tile(const Lanes<T>* tile, int64_t height, int64_t width,
-                                              int64_t y, int64_t x, T* image) {
-  const int64_t rows = height - y < kTile ? height - y : kTile;
-  const int64_t columns = width - x < kTile ? width - x : kTile;
-  T* to = image + (y * width + x) * kLanes;
-  if (rows == kTile && columns == kTile) {
-    for (int64_t i = 0; i < kTile; ++i, to += width * kLanes)
-      for (int64_t j = 0; j < kTile; ++j) store(to + j * kLanes, tile[i * kTile + j]);
-    return;
-  }
-  for (int64_t i = 0; i < rows; ++i, to += width * kLanes)
-    for (int64_t j = 0; j < columns; ++j) store(to + j * kLanes, tile[i * kTile + j]);
-}
-
-// The image of one block of channels of one sample.
-template <typename T>
-T* image_of(T* base, int64_t sample, int64_t blocks, int64_t block, int64_t height, int64_t width) {
-  return base + (sample * blocks + block) * height * width * kLanes;
-}
 
 // Some of the pairs of blocks of out channels.
 struct Pairs {

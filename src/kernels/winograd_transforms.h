@@ -8,18 +8,18 @@
 namespace lockstep::kernels {
 
 /// Six inputs to six points.
-template <int64_t kStride, typename V>
+template <int64_t kStride, int64_t kOutStride, typename V>
 [[gnu::always_inline]] inline void transform_input(const V* d, V* out) {
   const V d0 = d[0], d1 = d[kStride], d2 = d[2 * kStride];
   const V d3 = d[3 * kStride], d4 = d[4 * kStride], d5 = d[5 * kStride];
   const V even = d4 - 4 * d2, odd = d3 - 4 * d1;
   const V near = d4 - d2, far = 2 * (d3 - d1);
   out[0] = 4 * d0 - 5 * d2 + d4;
-  out[kStride] = even + odd;
-  out[2 * kStride] = even - odd;
-  out[3 * kStride] = near + far;
-  out[4 * kStride] = near - far;
-  out[5 * kStride] = 4 * d1 - 5 * d3 + d5;
+  out[kOutStride] = even + odd;
+  out[2 * kOutStride] = even - odd;
+  out[3 * kOutStride] = near + far;
+  out[4 * kOutStride] = near - far;
+  out[5 * kOutStride] = 4 * d1 - 5 * d3 + d5;
 }
 
 /// Six points to four results.

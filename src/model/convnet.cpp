@@ -25,8 +25,9 @@ class ConvNet final : public SequentialModel {
                                                     options.output_size()))) {
     add_layer("conv1", {"conv1"}, [this](const Tensors& x) { return first_(x.only()); });
     add_layer("conv2", {"conv2"}, [this](const Tensors& x) { return second_(x.only()); });
-    add_layer("fc", {"dropout", "fc"},
-              [this](const Tensors& x) { return fc_(dropout_(nn::plain(x.only()).flatten(1))); });
+    add_layer("fc", {"dropout", "fc"}, [this, kernels = options.kernels](const Tensors& x) {
+      return fc_(nn::dropout(*dropout_, nn::plain(x.only()).flatten(1), kernels));
+    });
   }
 
   std::vector<LayerKernel> kernels() const override {

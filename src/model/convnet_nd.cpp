@@ -81,8 +81,9 @@ class ConvNetNd final : public SequentialModel {
     });
     add_layer("conv2", {"conv2"},
               [this](const Tensors& x) { return Kind::pool(torch::relu(conv2_(x.only()))); });
-    add_layer("fc", {"dropout", "fc"},
-              [this](const Tensors& x) { return fc_(dropout_(x.only().flatten(2).mean(2))); });
+    add_layer("fc", {"dropout", "fc"}, [this, kernels = options.kernels](const Tensors& x) {
+      return fc_(nn::dropout(*dropout_, x.only().flatten(2).mean(2), kernels));
+    });
   }
 
  private:

@@ -49,7 +49,7 @@ BatchStatistics statistics_of(const Norm& norm, const Tensor& z) {
   const kernels::ImageShape shape = image_shape(z);
   BatchStatistics of = {at::empty({shape.channels()}, z.options()),
                         at::empty({shape.channels()}, z.options())};
-  kernels::channel_statistics(shape, data(z), data(of.mean), data(of.variance));
+  kernels::batch_norm<float>().statistics(shape, data(z), data(of.mean), data(of.variance));
   if (!norm.updates_running) return of;
   const auto count = static_cast<double>(shape.samples * shape.pixels);
   const auto keep = static_cast<float>(1 - norm.momentum);
@@ -81,8 +81,9 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
       data(scale)[i] = data(gamma)[i] * data(inverse)[i];
     }
     const Tensor y = at::empty_like(z);
-    kernels::normalise<float>(image_shape(z), data(z), {data(of.mean), data(scale), data(beta)},
-                              data(residual), call.activation, data(y));
+    kernels::batch_norm<float>().normalise(image_shape(z), data(z),
+                                           {data(of.mean), data(scale), data(beta)}, data(residual),
+                                           call.activation, data(y));
     const bool activated = call.activation == kernels::Rectify::yes;
     context->save_for_backward({x, weight, z, activated ? y : Tensor(), of.mean, inverse, scale});
     keep(*context, call.kept, x);
@@ -103,8 +104,8 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
     Tensor mask = y;  // of g, until it is applied
     const Tensor masked = residual_needs_gradient && y.defined() ? at::empty_like(z) : Tensor();
     const Tensor sum_g = at::empty_like(mean), sum_gz = at::empty_like(mean);
-    kernels::gradient_sums<float>(shape, data(g), data(mask), data(z), data(mean),
-                                  {data(sum_g), data(sum_gz)}, data(masked));
+    kernels::batch_norm<float>().gradient_sums(shape, data(g), data(mask), data(z), data(mean),
+                                               {data(sum_g), data(sum_gz)}, data(masked));
     if (masked.defined()) {
       g = masked;
       mask = Tensor();
@@ -122,8 +123,9 @@ class ConvBnFunction : public torch::autograd::Function<ConvBnFunction> {
       data(constant)[i] = -data(scale)[i] * data(sum_g)[i] * one_by_count;
     }
     const Tensor dz = at::empty_like(z);
-    kernels::input_gradient<float>(shape, data(g), data(mask), data(z),
-                                   {data(mean), data(scale), data(of_z), data(constant)}, data(dz));
+    kernels::batch_norm<float>().input_gradient(
+        shape, data(g), data(mask), data(z), {data(mean), data(scale), data(of_z), data(constant)},
+        data(dz));
 
     const auto [dx, dweight] = convolution_gradients(*context, x, weight, dz);
     return {dx, dweight, dgamma, sum_g, residual_needs_gradient ? g : Tensor(), Tensor()};

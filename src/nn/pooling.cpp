@@ -35,7 +35,8 @@ class ConvMaxPoolFunction : public torch::autograd::Function<ConvMaxPoolFunction
         at::empty({z.size(0), z.size(1), shape.out_height(), shape.out_width(), kernels::kLanes},
                   z.options());
     const Tensor chosen = at::empty(y.sizes(), torch::kUInt8);
-    kernels::max_pool_relu(shape, data(z), data(bias), data(y), chosen.data_ptr<uint8_t>());
+    kernels::pooling<float>().max_relu(shape, data(z), data(bias), data(y),
+                                       chosen.data_ptr<uint8_t>());
     context->save_for_backward({x, weight, bias, chosen});
     keep(*context, layer, x);
     return y;
@@ -48,8 +49,8 @@ class ConvMaxPoolFunction : public torch::autograd::Function<ConvMaxPoolFunction
     const kernels::ConvShape& shape = kept(*context).shape();
     const Tensor dz = empty_result(shape);
     const Tensor dbias = bias.defined() ? at::empty_like(bias) : Tensor();
-    kernels::max_pool_relu_gradient(pool_shape(shape), data(gradients[0].contiguous()),
-                                    chosen.data_ptr<uint8_t>(), data(dz), data(dbias));
+    kernels::pooling<float>().max_relu_gradient(pool_shape(shape), data(gradients[0].contiguous()),
+                                                chosen.data_ptr<uint8_t>(), data(dz), data(dbias));
     const auto [dx, dweight] = convolution_gradients(*context, x, weight, dz);
     return {dx, dweight, dbias, Tensor()};
   }
@@ -64,7 +65,7 @@ class MeanPoolFunction : public torch::autograd::Function<MeanPoolFunction> {
   static Tensor forward(AutogradContext* context, const Tensor& x) {
     context->saved_data["sizes"] = x.sizes().vec();
     const Tensor y = at::empty({x.size(0), x.size(1) * kernels::kLanes}, x.options());
-    kernels::mean_pool(x.size(0) * x.size(1), x.size(2) * x.size(3), data(x), data(y));
+    kernels::pooling<float>().mean(x.size(0) * x.size(1), x.size(2) * x.size(3), data(x), data(y));
     return y;
   }
 
@@ -73,7 +74,8 @@ class MeanPoolFunction : public torch::autograd::Function<MeanPoolFunction> {
     const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
     const Tensor dy = gradients[0].contiguous();
     const Tensor dx = at::empty(sizes, dy.options());
-    kernels::mean_pool_gradient(sizes[0] * sizes[1], sizes[2] * sizes[3], data(dy), data(dx));
+    kernels::pooling<float>().mean_gradient(sizes[0] * sizes[1], sizes[2] * sizes[3], data(dy),
+                                            data(dx));
     return {dx};
   }
 };

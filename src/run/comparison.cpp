@@ -13,7 +13,7 @@ namespace {
 
 // Fields of `start` besides the recipe that can affect the result.
 constexpr const char* kFacts[] = {"data_sha256", "weights_sha256", "plugins_sha256", "torch",
-                                  "lockstep",    "processor",      "departures"};
+                                  "lockstep",    "processor",      "instructions",   "departures"};
 
 // What is compared of a run. Of steps that were repeated after a resume, the last one counts.
 struct RunRecord {

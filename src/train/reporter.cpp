@@ -11,6 +11,7 @@
 #include "base/digest.h"
 #include "base/fingerprint.h"
 #include "device/processor.h"
+#include "kernels/cpu.h"
 #include "parallel/tensor_buffer.h"
 #include "train/run_figures.h"
 
@@ -78,7 +79,8 @@ void Reporter::start(int64_t parameters) {
       {"load_seconds", setup_.data->load_seconds},
       {"torch", TORCH_VERSION},
       {"lockstep", LOCKSTEP_VERSION},
-      {"processor", processor_name()}};
+      {"processor", processor_name()},
+      {"instructions", kernels::to_string(kernels::instruction_set())}};
   for (const auto& [key, value] : result_values(recipe_)) event["recipe"][key] = value;
   if (!recipe_.model.weights.empty() && !setup_.lacks_weights)
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
@@ -123,6 +125,23 @@ void Reporter::resume(int64_t step, const std::string& checkpoint, const Json& b
     warn(
         "the code of the plugins has changed since this run was started: the recipe and the "
         "plugins alone do not reproduce its model");
+  warn_of_other_processor(before);
+}
+
+// Kernels of another instruction set, and LibTorch's for another processor, add in another order.
+void Reporter::warn_of_other_processor(const Json& before) {
+  const auto describe = [](const std::string& name, const std::string& instructions) {
+    return fmt::format("{} (LOCKSTEP_INSTRUCTIONS: {})", name, instructions);
+  };
+  const std::string instructions = kernels::to_string(kernels::instruction_set());
+  const std::string now = describe(processor_name(), instructions);
+  const std::string then = describe(before.value("processor", processor_name()),
+                                    before.value("instructions", instructions));
+  if (now != then)
+    warn(
+        fmt::format("this run was on {} before and is on {} now: its model will have other bits "
+                    "than one that was trained on one kind of processor",
+                    then, now));
 }
 
 void Reporter::go_on(int64_t step) {

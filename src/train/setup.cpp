@@ -10,6 +10,7 @@
 #include "base/agreement.h"
 #include "base/digest.h"
 #include "device/allocator.h"
+#include "kernels/cpu.h"
 #include "lockstep/error.h"
 #include "parallel/parameters.h"
 #include "parallel/tensor_buffer.h"
@@ -87,6 +88,9 @@ void require_same_run(const Setup& setup, Facts facts) {
       setup.recipe.parallel.stages > 1 && !weights.empty() && std::filesystem::exists(weights))
     facts.emplace_back("the digest of model.weights", digest_file(Digest::Kind::sha256, weights));
   facts.emplace_back("the data's digest", setup.data->digest);
+  // A shard's bits would depend on which worker computes it.
+  facts.emplace_back("the instruction set of kernels (set LOCKSTEP_INSTRUCTIONS alike for all)",
+                     kernels::to_string(kernels::instruction_set()));
   facts.emplace_back("the objective's metrics", describe(setup.objective->metrics()));
   agree(facts, [&](const std::string& text) { return setup.group.gather_texts(text); });
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "expect_error.h"
 #include "lockstep/error.h"
 #include "lockstep_command.h"
 
@@ -17,10 +18,6 @@ namespace {
 
 std::vector<std::string> run_two(const std::string& deed) {
   return {"run", "-n", "2", "--", OWN_PROGRAM, deed};
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // Whether the child's stdout has `text` before it ends.

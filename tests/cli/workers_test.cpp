@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "cli/small_training.h"
+#include "expect_error.h"
 #include "lockstep_command.h"
 #include "run/events.h"
 #include "scoped_variable.h"
@@ -149,10 +150,6 @@ size_t count_of(const std::string& part, const std::string& text) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return count_of(part, text) > 0;
 }
 
 std::vector<run::Json> events_of(const std::filesystem::path& run) {

@@ -39,7 +39,7 @@ TEST(BatchNorm, TakesMeanAndVarianceOfEveryChannel) {
   const auto x = random_numbers<double>(static_cast<size_t>(kShape.count()));
   const Statistics expected = statistics_by_definition(x);
   Statistics of;
-  channel_statistics(kShape, x.data(), of.mean.data(), of.variance.data());
+  batch_norm<double>().statistics(kShape, x.data(), of.mean.data(), of.variance.data());
   EXPECT_LT(difference(of.mean, expected.mean), 1e-14);
   EXPECT_LT(difference(of.variance, expected.variance), 1e-14);
 }
@@ -49,13 +49,13 @@ TEST(BatchNorm, KeepsTheVariancesDigitsWhereTheMeanIsLarge) {
   for (float& value : x) value += 3000;
   const Statistics expected = statistics_by_definition({x.begin(), x.end()});
   std::vector<float> mean(16), variance(16);
-  channel_statistics(kShape, x.data(), mean.data(), variance.data());
+  batch_norm<float>().statistics(kShape, x.data(), mean.data(), variance.data());
   EXPECT_LT(difference(variance, {expected.variance.begin(), expected.variance.end()}), 1e-5);
 }
 
 TEST(BatchNorm, HasNoVarianceBelowZero) {
   std::vector<float> x(static_cast<size_t>(kShape.count()), 0.1F), mean(16), variance(16, NAN);
-  channel_statistics(kShape, x.data(), mean.data(), variance.data());
+  batch_norm<float>().statistics(kShape, x.data(), mean.data(), variance.data());
   EXPECT_EQ(variance, std::vector<float>(16, 0.0F));
   EXPECT_EQ(mean, std::vector<float>(16, 0.1F));
 }
@@ -73,11 +73,11 @@ struct Layer {
 
   Numbers forward(const Numbers& x, Rectify rectify) const {
     Statistics of;
-    channel_statistics(kShape, x.data(), of.mean.data(), of.variance.data());
+    batch_norm<double>().statistics(kShape, x.data(), of.mean.data(), of.variance.data());
     const Numbers scale = scales(of);
     Numbers y(x.size());
-    normalise<double>(kShape, x.data(), {of.mean.data(), scale.data(), beta.data()},
-                      residual.data(), rectify, y.data());
+    batch_norm<double>().normalise(kShape, x.data(), {of.mean.data(), scale.data(), beta.data()},
+                                   residual.data(), rectify, y.data());
     return y;
   }
 };
@@ -97,10 +97,11 @@ TEST(BatchNorm, HasTheGradientsThatDifferencesShow) {
     const Numbers y = layer.forward(x, rectify);
     const double* mask = rectify == Rectify::yes ? y.data() : nullptr;
     Statistics of;
-    channel_statistics(kShape, x.data(), of.mean.data(), of.variance.data());
+    batch_norm<double>().statistics(kShape, x.data(), of.mean.data(), of.variance.data());
     Numbers sum_g(16), sum_gx(16), masked(x.size()), dx(x.size()), again(x.size());
-    gradient_sums<double>(kShape, dy.data(), mask, x.data(), of.mean.data(),
-                          {sum_g.data(), sum_gx.data()}, mask == nullptr ? nullptr : masked.data());
+    batch_norm<double>().gradient_sums(kShape, dy.data(), mask, x.data(), of.mean.data(),
+                                       {sum_g.data(), sum_gx.data()},
+                                       mask == nullptr ? nullptr : masked.data());
     const Numbers scale = layer.scales(of);
     Numbers of_x(16), constant(16);
     const auto count = static_cast<double>(kShape.samples * kShape.pixels);
@@ -110,7 +111,7 @@ TEST(BatchNorm, HasTheGradientsThatDifferencesShow) {
     }
     const GradientTerms<double> terms = {of.mean.data(), scale.data(), of_x.data(),
                                          constant.data()};
-    input_gradient<double>(kShape, dy.data(), mask, x.data(), terms, dx.data());
+    batch_norm<double>().input_gradient(kShape, dy.data(), mask, x.data(), terms, dx.data());
 
     constexpr double kStep = 1e-6;
     Numbers up = x, down = x;
@@ -123,7 +124,8 @@ TEST(BatchNorm, HasTheGradientsThatDifferencesShow) {
     EXPECT_NEAR(dot(dx, direction), slope, 1e-6 * std::abs(slope) + 1e-7);
     if (mask == nullptr) continue;
     // What was let through may be handed over instead of the mask.
-    input_gradient<double>(kShape, masked.data(), nullptr, x.data(), terms, again.data());
+    batch_norm<double>().input_gradient(kShape, masked.data(), nullptr, x.data(), terms,
+                                        again.data());
     EXPECT_EQ(dx, again);
   }
 }

@@ -15,10 +15,10 @@ TEST(MaxPool, TakesTheLargestOfFourWithBiasAndCutsAtZero) {
   const auto bias = random_numbers<double>(16, 2);
   std::vector<double> y(static_cast<size_t>(kImages.out_count()), NAN);
   std::vector<uint8_t> chosen(y.size());
-  max_pool_relu(kImages, x.data(), bias.data(), y.data(), chosen.data());
+  pooling<double>().max_relu(kImages, x.data(), bias.data(), y.data(), chosen.data());
   std::vector<double> dx(kCount, NAN), dbias(16, NAN);
   const auto dy = random_numbers<double>(y.size(), 3);
-  max_pool_relu_gradient(kImages, dy.data(), chosen.data(), dx.data(), dbias.data());
+  pooling<double>().max_relu_gradient(kImages, dy.data(), chosen.data(), dx.data(), dbias.data());
 
   std::vector<double> expected_dx(kCount), expected_dbias(16);
   for (size_t image = 0; image < 6; ++image)
@@ -47,18 +47,18 @@ TEST(MaxPool, NeedsNoBias) {
   const std::vector<float> zero(16);
   std::vector<float> with(static_cast<size_t>(kImages.out_count())), without(with.size());
   std::vector<uint8_t> chosen(with.size());
-  max_pool_relu(kImages, x.data(), zero.data(), with.data(), chosen.data());
-  max_pool_relu<float>(kImages, x.data(), nullptr, without.data(), chosen.data());
+  pooling<float>().max_relu(kImages, x.data(), zero.data(), with.data(), chosen.data());
+  pooling<float>().max_relu(kImages, x.data(), nullptr, without.data(), chosen.data());
   EXPECT_EQ(with, without);
   std::vector<float> dx(kCount);
-  max_pool_relu_gradient<float>(kImages, with.data(), chosen.data(), dx.data(), nullptr);
+  pooling<float>().max_relu_gradient(kImages, with.data(), chosen.data(), dx.data(), nullptr);
 }
 
 TEST(MeanPool, TakesTheMeanAndSpreadsItsGradient) {
   const auto x = random_numbers<double>(2 * 5 * 8);
   std::vector<double> y(16), dx(x.size());
-  mean_pool(2, 5, x.data(), y.data());
-  mean_pool_gradient(2, 5, y.data(), dx.data());
+  pooling<double>().mean(2, 5, x.data(), y.data());
+  pooling<double>().mean_gradient(2, 5, y.data(), dx.data());
   for (size_t image = 0; image < 2; ++image)
     for (size_t lane = 0; lane < 8; ++lane) {
       double sum = 0;

@@ -1,0 +1,9 @@
+#include "kernels/tile_loops.h"
+
+namespace lockstep::kernels::avx512 {
+
+const TileTransforms<float> kTileTransforms = {transform_inputs<float>, transform_gradients<float>,
+                                               transform_results<float>, transform_filters<float>,
+                                               transform_back<float>};
+
+}  // namespace lockstep::kernels::avx512
