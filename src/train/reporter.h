@@ -56,7 +56,7 @@ class Reporter {
 
  private:
   void warn_of_circumstances();
-  void warn_of_other_processor(const Json& before);
+  void warn_of_other_processor(const run::Json& before);
   void write_kernels();
   void write_tables(int64_t step, const std::string& split, const Evaluation& evaluation);
   void write_step(const ResumePoint& point, const objective::Totals& totals, double learning_rate);
