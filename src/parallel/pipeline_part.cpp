@@ -1,11 +1,11 @@
 #include "parallel/pipeline_part.h"
 
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
 #include <utility>
 
 #include "device/memory_account.h"
+#include "parallel/arrival.h"
 
 namespace lockstep::parallel {
 
@@ -42,7 +42,7 @@ void PipelinePart::receive_gradient(int micro_batch) {
 
 void PipelinePart::backward_from_gradients(int micro_batch) {
   const MicroBatch& own = under_way_.at(micro_batch);
-  torch::autograd::variable_list roots, gradients;
+  std::vector<torch::Tensor> roots, gradients;
   auto gradient = own.gradients.begin();
   for (const auto& [name, output] : own.outputs) {
     if (!output.requires_grad()) continue;
@@ -51,7 +51,7 @@ void PipelinePart::backward_from_gradients(int micro_batch) {
       gradients.push_back(received);
     }
   }
-  if (!roots.empty()) torch::autograd::backward(roots, gradients);
+  backward_together(std::move(roots), gradients);
 }
 
 void PipelinePart::send_gradient(int micro_batch) {
