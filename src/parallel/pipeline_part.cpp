@@ -6,6 +6,7 @@
 
 #include "device/memory_account.h"
 #include "parallel/arrival.h"
+#include "parallel/distinct_tensors.h"
 
 namespace lockstep::parallel {
 
@@ -44,7 +45,7 @@ void PipelinePart::backward_from_gradients(int micro_batch) {
   const MicroBatch& own = under_way_.at(micro_batch);
   std::vector<torch::Tensor> roots, gradients;
   auto gradient = own.gradients.begin();
-  for (const auto& [name, output] : own.outputs) {
+  for (const torch::Tensor& output : DistinctTensors(own.outputs).tensors) {
     if (!output.requires_grad()) continue;
     if (const torch::Tensor& received = (gradient++)->second; received.defined()) {
       roots.push_back(output);

@@ -19,7 +19,7 @@ struct MicroBatch {
   Batch samples;         ///< the first and the last part's
   GraphInputs inputs;    ///< received from the part before
   Tensors outputs;       ///< with their history
-  Tensors gradients;     ///< of outputs, received from the part after
+  Tensors gradients;     ///< of distinct outputs, received from the part after
   Loss loss = {};        ///< the last part's
   at::Tensor generator;  ///< its state before the part, then after it; undefined: as seeded
   int64_t notes = 0;     ///< of workers with earlier parts

@@ -1,6 +1,6 @@
 // A message between workers is a *header* and then its tensors, each of them one transfer. The
 // header is a row of numbers that says what follows. It is sent in pieces of a fixed length, since
-// the receiver must know how long a transfer is.
+// the receiver must know how long a transfer is. A tensor with several names is sent once.
 #include "parallel/stage_link.h"
 
 #include <torch/types.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/error.h"
+#include "parallel/distinct_tensors.h"
 #include "parallel/packed_tensor.h"
 
 namespace lockstep::parallel {
@@ -33,13 +34,11 @@ class LocalLink final : public StageLink {
     StageMessage message = std::move(messages_.front());
     messages_.pop_front();
     const torch::NoGradGuard no_grad;
-    std::vector<Tensors::Item> here;
-    for (const auto& [name, tensor] : message.tensors)
-      here.emplace_back(name, tensor.defined()
-                                  ? received(tensor.device() == device_ ? tensor : copied(tensor, device_),
-                                             tensor.requires_grad())
-                                  : tensor);
-    message.tensors = Tensors(std::move(here));
+    DistinctTensors here(message.tensors);
+    for (at::Tensor& tensor : here.tensors)
+      tensor = received(tensor.device() == device_ ? tensor : copied(tensor, device_),
+                        tensor.requires_grad());
+    message.tensors = named(here.names, here.tensors);
     return message;
   }
 
@@ -75,20 +74,23 @@ class Header {
   size_t next_ = 0;
 };
 
-Header header_of(const StageMessage& message, const std::vector<at::Tensor>& elements) {
+Header header_of(const StageMessage& message, const DistinctTensors& distinct,
+                 const std::vector<at::Tensor>& elements) {
   Header header;
   header.put(message.notes);
   header.put(message.received);
   header.put(message.generator.defined() ? message.generator.numel() : 0);
-  header.put(static_cast<int64_t>(message.tensors.size()));
-  auto own = elements.begin();
-  for (const auto& [name, tensor] : message.tensors) {
+  header.put(static_cast<int64_t>(distinct.names.size()));
+  for (const auto& [name, tensor] : distinct.names) {
     header.put(name);
-    header.put(tensor.defined());
-    if (!tensor.defined()) continue;
+    header.put(tensor);
+  }
+  header.put(static_cast<int64_t>(distinct.tensors.size()));
+  for (size_t i = 0; i < distinct.tensors.size(); ++i) {
+    const at::Tensor& tensor = distinct.tensors[i];
     header.put(tensor.requires_grad());
     header.put(static_cast<int64_t>(tensor.scalar_type()));
-    header.put((own++)->numel());
+    header.put(elements[i].numel());
     header.put(tensor.dim());
     for (const int64_t size : tensor.sizes()) header.put(size);
     for (const int64_t stride : tensor.strides()) header.put(stride);
@@ -103,10 +105,10 @@ class RemoteLink final : public StageLink {
   void send(StageMessage message) override {
     forget_received();
     ++sent_;
+    const DistinctTensors distinct(message.tensors);
     std::vector<at::Tensor> elements;
-    for (const auto& [name, tensor] : message.tensors)
-      if (tensor.defined()) elements.push_back(packed(tensor));
-    send_header(header_of(message, elements));
+    for (const at::Tensor& tensor : distinct.tensors) elements.push_back(packed(tensor));
+    send_header(header_of(message, distinct, elements));
     if (message.generator.defined()) start_sending(message.generator);
     for (const at::Tensor& each : elements)
       if (each.numel() > 0) start_sending(each);
@@ -118,12 +120,14 @@ class RemoteLink final : public StageLink {
     message.received = header.number();
     if (const int64_t bytes = header.number(); bytes > 0)
       message.generator = receive_tensor(torch::empty({bytes}, torch::kByte));
-    std::vector<Tensors::Item> items(static_cast<size_t>(header.number()));
-    for (auto& [name, tensor] : items) {
+    std::vector<TensorName> names(static_cast<size_t>(header.number()));
+    for (auto& [name, tensor] : names) {
       name = header.text();
-      if (header.number() != 0) tensor = described_tensor(header);
+      tensor = header.number();
     }
-    message.tensors = Tensors(std::move(items));
+    std::vector<at::Tensor> tensors(static_cast<size_t>(header.number()));
+    for (at::Tensor& tensor : tensors) tensor = described_tensor(header);
+    message.tensors = named(names, tensors);
     return message;
   }
 

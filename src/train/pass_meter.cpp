@@ -17,6 +17,7 @@
 #include "device/allocator.h"
 #include "lockstep/error.h"
 #include "parallel/device_streams.h"
+#include "parallel/distinct_tensors.h"
 #include "parallel/gradient_hooks.h"
 #include "parallel/graph_inputs.h"
 #include "parallel/layer_costs.h"
@@ -53,10 +54,10 @@ Recipe for_one_device(Recipe recipe) {
 
 // Copies without history, of which gradients can be asked.
 Tensors received(const Tensors& tensors) {
-  std::vector<Tensors::Item> copies;
-  for (const auto& [name, tensor] : tensors)
-    copies.emplace_back(name, tensor.detach().clone().set_requires_grad(tensor.requires_grad()));
-  return Tensors(std::move(copies));
+  parallel::DistinctTensors copies(tensors);
+  for (torch::Tensor& tensor : copies.tensors)
+    tensor = tensor.detach().clone().set_requires_grad(tensor.requires_grad());
+  return named(copies.names, copies.tensors);
 }
 
 CallPlace call_place(int64_t samples) {
@@ -66,10 +67,10 @@ CallPlace call_place(int64_t samples) {
 // Inputs of the layer after these, without history.
 Tensors outputs_without_gradients(const ModelPart& layers, const Tensors& inputs, int64_t samples) {
   const torch::NoGradGuard no_grad;
-  std::vector<Tensors::Item> leaves;
-  for (const auto& [name, tensor] : forward_of(layers, inputs, call_place(samples)))
-    leaves.emplace_back(name, tensor.detach().set_requires_grad(tensor.is_floating_point()));
-  return Tensors(std::move(leaves));
+  parallel::DistinctTensors leaves(forward_of(layers, inputs, call_place(samples)));
+  for (torch::Tensor& tensor : leaves.tensors)
+    tensor = tensor.detach().set_requires_grad(tensor.is_floating_point());
+  return named(leaves.names, leaves.tensors);
 }
 
 MemoryAccount* counted_account(const Recipe& recipe, c10::Device device) {
@@ -244,13 +245,14 @@ fit::PassCost PassMeter::run(const ModelPart& part, const Tensors& given,
     gradients = {torch::Tensor()};
   } else {
     outputs = forward_of(part, inputs, place);
-    for (const auto& [name, output] : outputs)
+    for (const torch::Tensor& output : parallel::DistinctTensors(outputs).tensors)
       if (output.requires_grad()) roots.push_back(output);
   }
   parallel::synchronize(device_);
   cost.forward = stopwatch.restart();
   cost.held = in_use() - before;
-  for (const auto& [name, output] : outputs) cost.sent += static_cast<int64_t>(output.nbytes());
+  for (const torch::Tensor& output : parallel::DistinctTensors(outputs).tensors)
+    cost.sent += static_cast<int64_t>(output.nbytes());
   if (!part.is_last())
     for (const torch::Tensor& root : roots) gradients.push_back(torch::ones_like(root));
   if (!roots.empty())

@@ -86,6 +86,29 @@ TEST(StageLink, KeepsStridesBetweenWorkers) {
   });
 }
 
+void expect_one_tensor_with_two_names(const Tensors& received) {
+  EXPECT_TRUE(received["x"].is_same(received["skip"]));
+  EXPECT_FALSE(received["x"].is_same(received["other"]));
+  EXPECT_TRUE(received["other"].equal(torch::ones({2})));
+}
+
+TEST(StageLink, CarriesATensorWithTwoNamesOnce) {
+  const torch::Tensor x = torch::rand({3, 4});
+  const Tensors sent = {{"x", x}, {"none", {}}, {"skip", x}, {"other", torch::ones({2})}};
+  const auto local = make_local_link(torch::kCPU);
+  local->send({sent});
+  expect_one_tensor_with_two_names(local->receive().tensors);
+  as_workers(2, [&](World world) {
+    const auto link = make_remote_link(world, torch::kCPU);
+    if (world.rank() == 0) {
+      link->send({sent});
+      link->finish();
+    } else {
+      expect_one_tensor_with_two_names(link->receive().tensors);
+    }
+  });
+}
+
 TEST(StageLink, FreesWhatTheOtherSaysItHasReceived) {
   as_workers(2, [](World world) {
     const auto link = make_remote_link(world.duplicate(), torch::kCPU);
