@@ -79,10 +79,11 @@ struct Recompute : torch::autograd::Function<Recompute> {
 };
 
 // With a graph, which is dropped: layers may choose their kernels by whether gradients are needed.
-// Returns whether any output depends on something that is trained.
+// So are hooks of the inputs: the layer registers them again in the backward pass, where they
+// count. Returns whether any output depends on something that is trained.
 bool compute_first(LayerCall& call, const Tensors& inputs) {
   const ChangesInPlace changes(inputs);
-  DistinctTensors outputs(call.layer->forward(inputs));
+  DistinctTensors outputs(call.layer->forward(GraphInputs(inputs).tensors()));
   if (changes.found())
     throw BadInput(
         "layer '{}' changes its input in place, so that it cannot be computed again in the "

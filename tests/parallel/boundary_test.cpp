@@ -127,6 +127,16 @@ TEST(Boundary, PassesSlicesWithTheStridesThatTheyHave) {
        }});
 }
 
+TEST(Boundary, CallsHooksOfTensorsOnce) {
+  expect_bits_of_one_stage(
+      {[](TwoLayers& net, const Tensors& t) { return Tensors(net.a(t.only())); },
+       [](TwoLayers& net, const Tensors& t) {
+         const Tensor x = t.only();
+         if (x.requires_grad()) x.register_hook([](const Tensor& g) { return g * 0.5; });
+         return Tensors(ends(net, net.c(torch::relu(x))));
+       }});
+}
+
 TEST(Boundary, PassesUndefinedTensors) {
   const Cut cut = {[](TwoLayers& net, const Tensors& t) {
                      return Tensors{{"none", Tensor()}, {"x", net.a(t.only())}};
