@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/error.h"
+#include "parallel/memory_groups.h"
 #include "parallel/recompute.h"
 
 namespace lockstep::parallel {
@@ -73,6 +74,12 @@ std::vector<OwnedTensor> owned_tensors(const torch::nn::Module& module) {
     all.push_back({fmt::format("parameter '{}'", item.key()), item.key(), item.value()});
   for (const auto& item : module.named_buffers())
     all.push_back({fmt::format("buffer '{}'", item.key()), item.key(), item.value()});
+  return all;
+}
+
+std::vector<torch::Tensor> all_tensors_of(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> all = module.parameters();
+  for (torch::Tensor& buffer : module.buffers()) all.push_back(std::move(buffer));
   return all;
 }
 
@@ -149,21 +156,25 @@ void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
   struct Owner {
     size_t part;
     std::string what;
+    torch::Tensor tensor;
   };
-  std::map<const void*, Owner> owners;
+  const MemoryGroups memory(all_tensors_of(model));
+  std::map<size_t, Owner> owners;
   std::set<std::string> used;
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto module = branches(model, "", all_uses(layers_in(model, parts[i])));
     for (const OwnedTensor& each : owned_tensors(*module)) {
       used.insert(each.name);
       const auto [found, is_new] =
-          owners.try_emplace(each.tensor.unsafeGetTensorImpl(), Owner{i, each.what});
+          owners.try_emplace(memory.of(each.tensor), Owner{i, each.what, each.tensor});
       if (is_new || found->second.part == i) continue;
       throw BadInput(
-          "{} of part {} and {} of part {} are the same tensor: layers that share weights must be "
+          "{} of part {} and {} of part {} {}: layers that share weights must be "
           "in one part and cannot be computed again ({}); choose where to divide "
           "the model by {}, or do not share them",
-          found->second.what, found->second.part, each.what, i, options.recompute, options.split);
+          found->second.what, found->second.part, each.what, i,
+          found->second.tensor.is_same(each.tensor) ? "are the same tensor" : "share memory",
+          options.recompute, options.split);
     }
     if (untrained == Untrained::refused && !trains_something(*module))
       throw BadInput(
@@ -178,9 +189,9 @@ void check_parts(const SequentialModel& model, const std::vector<Range>& parts,
           "{} belongs to none of the model's layers: name it, or its module, in the `uses` of the "
           "layer that uses it{}",
           each.what,
-          owners.contains(each.tensor.unsafeGetTensorImpl())
+          owners.contains(memory.of(each.tensor))
               ? fmt::format(" (there {}, which is the same tensor, has only its other name)",
-                            owners.at(each.tensor.unsafeGetTensorImpl()).what)
+                            owners.at(memory.of(each.tensor)).what)
               : "");
 }
 
@@ -189,11 +200,12 @@ namespace {
 // A part may begin with layer i: no layer before it has tensors together with it or a later one.
 std::vector<bool> may_begin(const SequentialModel& model) {
   const std::vector<ModelLayer>& layers = model.layers();
+  const MemoryGroups memory(all_tensors_of(model));
   std::vector<bool> may(layers.size(), true);
-  std::map<const void*, size_t> last_used;
+  std::map<size_t, size_t> last_used;
   for (size_t i = 0; i < layers.size(); ++i)
     for (const OwnedTensor& each : owned_tensors(*branches(model, "", layers[i].uses))) {
-      const auto [before, is_new] = last_used.try_emplace(each.tensor.unsafeGetTensorImpl(), i);
+      const auto [before, is_new] = last_used.try_emplace(memory.of(each.tensor), i);
       for (size_t joined = before->second + 1; joined <= i; ++joined) may[joined] = false;
       before->second = i;
     }
