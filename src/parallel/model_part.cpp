@@ -104,13 +104,15 @@ void require_known_names(const SequentialModel& model) {
 
 }  // namespace
 
-ModelPart::ModelPart(std::shared_ptr<Model> model) : model_(model), module_(std::move(model)) {}
+ModelPart::ModelPart(std::shared_ptr<Model> model)
+    : model_(model), module_(std::move(model)), tensors_(all_tensors_of(*module_)) {}
 
 ModelPart::ModelPart(std::shared_ptr<SequentialModel> model, Range layers, Activations activations)
     : model_(model),
       layers_(layers_in(*model, layers)),
       activations_(activations),
       module_(branches(*model, "", all_uses(layers_))),
+      tensors_(all_tensors_of(*module_)),
       first_(layers.begin == 0),
       last_(layers.end == static_cast<int64_t>(model->layers().size())) {
   for (const ModelLayer& layer : layers_)

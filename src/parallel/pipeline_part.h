@@ -18,6 +18,7 @@ namespace lockstep::parallel {
 struct MicroBatch {
   Batch samples;         ///< the first and the last part's
   GraphInputs inputs;    ///< received from the part before
+  Tensors read_only;     ///< inputs that the part must not change in place
   Tensors outputs;       ///< with their history
   Tensors gradients;     ///< of distinct outputs, received from the part after
   Loss loss = {};        ///< the last part's

@@ -4,6 +4,7 @@
 #include <torch/custom_class.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/error.h"
@@ -12,6 +13,8 @@
 #include "parallel/distinct_tensors.h"
 #include "parallel/generator.h"
 #include "parallel/graph_inputs.h"
+#include "parallel/outgoing.h"
+#include "parallel/packed_tensor.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -91,7 +94,9 @@ bool compute_first(LayerCall& call, const Tensors& inputs) {
         call.layer->name);
   call.output_names = std::move(outputs.names);
   for (const torch::Tensor& output : outputs.tensors) {
-    call.outputs.push_back(output.detach());
+    const bool is_buffer = std::ranges::any_of(
+        call.buffers, [&](const torch::Tensor& buffer) { return share_storage(buffer, output); });
+    call.outputs.push_back(is_buffer ? copied(output, output.device()) : output.detach());
     if (!output.requires_grad()) call.constants.push_back(call.outputs.back());
   }
   return call.constants.size() < call.outputs.size();

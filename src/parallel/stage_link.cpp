@@ -89,6 +89,7 @@ Header header_of(const StageMessage& message, const DistinctTensors& distinct,
   for (size_t i = 0; i < distinct.tensors.size(); ++i) {
     const at::Tensor& tensor = distinct.tensors[i];
     header.put(tensor.requires_grad());
+    header.put(!message.read_only.empty() && message.read_only[i]);
     header.put(static_cast<int64_t>(tensor.scalar_type()));
     header.put(elements[i].numel());
     header.put(tensor.dim());
@@ -126,7 +127,11 @@ class RemoteLink final : public StageLink {
       tensor = header.number();
     }
     std::vector<at::Tensor> tensors(static_cast<size_t>(header.number()));
-    for (at::Tensor& tensor : tensors) tensor = described_tensor(header);
+    for (at::Tensor& tensor : tensors) {
+      const bool requires_grad = header.number() != 0;
+      message.read_only.push_back(header.number() != 0);
+      tensor = received(described_tensor(header), requires_grad);
+    }
     message.tensors = named(names, tensors);
     return message;
   }
@@ -187,7 +192,6 @@ class RemoteLink final : public StageLink {
   }
 
   at::Tensor described_tensor(Header& header) {
-    const bool requires_grad = header.number() != 0;
     const auto type = static_cast<at::ScalarType>(header.number());
     const int64_t elements = header.number();
     std::vector<int64_t> sizes(static_cast<size_t>(header.number())), strides(sizes.size());
@@ -195,7 +199,7 @@ class RemoteLink final : public StageLink {
     for (int64_t& stride : strides) stride = header.number();
     const at::Tensor packed =
         receive_tensor(torch::empty({elements}, torch::TensorOptions(device_).dtype(type)));
-    return received(unpacked(packed, sizes, strides), requires_grad);
+    return unpacked(packed, sizes, strides);
   }
 
   World world_;

@@ -1,9 +1,12 @@
 // What the next part of a model gets from the one before it is what it would have without a
 // boundary between them: with lockstep::Pipeline between stages and workers, and between recomputed
 // layers.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "expect_error.h"
+#include "lockstep/error.h"
 #include "parallel/pipelines.h"
 
 namespace lockstep {
@@ -77,6 +80,19 @@ void expect_bits_of_one_stage(const Cut& cut, Recomputed recomputed = Recomputed
     expect_same_bits(trained(cut, way.workers, way.options), alone, way.name);
 }
 
+void expect_refused(const Cut& cut, const Way& way, std::initializer_list<std::string> parts) {
+  const auto net = [&] {
+    return seeded(1, [&] { return std::make_shared<TwoLayers>(cut.first, cut.second); });
+  };
+  const std::vector<std::string> errors = errors_of_workers(way.workers, [&](World world) {
+    PipelineOptions options = way.options;
+    options.micro_batches = 4;
+    trained_by_pipeline(net(), world, options);
+  });
+  const std::string message = fmt::format("{}", fmt::join(errors, " / "));
+  for (const std::string& part : parts) EXPECT_TRUE(has(message, part)) << way.name << message;
+}
+
 TEST(Boundary, OfOneTensorWithTwoNamesPassesItOnce) {
   expect_bits_of_one_stage(
       {[](TwoLayers& net, const Tensors& t) {
@@ -113,6 +129,40 @@ TEST(Boundary, OfTensorsThatShareMemoryPassesTheirValues) {
                               return Tensors(
                                   ends(net, net.c(t["x"]) + net.d(t["halves"].flatten(1))));
                             }});
+}
+
+TEST(Boundary, RefusesAChangeInPlaceOfATensorThatSharesMemory) {
+  const Cut cut = {with_a_view, [](TwoLayers& net, const Tensors& t) {
+                     Tensor(t["x"]).relu_();
+                     return Tensors(ends(net, net.c(t["x"]) + net.d(t["halves"].flatten(1))));
+                   }};
+  for (const Way& way : kStages)
+    expect_refused(cut, way, {"layer second", "input 'x' in place", "shares memory", "clone"});
+}
+
+Tensors with_its_mean(TwoLayers& net, const Tensors& t) {
+  const Tensor x = net.a(t.only());
+  const torch::NoGradGuard no_grad;
+  net.mean.mul_(0.5).add_(x.mean(0), 0.5);
+  return {{"x", x}, {"mean", net.mean}};
+}
+
+TEST(Boundary, PassesABufferAsItIsInThisMicroBatch) {
+  expect_bits_of_one_stage(
+      {with_its_mean,
+       [](TwoLayers& net, const Tensors& t) {
+         return Tensors(ends(net, net.d(net.c(torch::relu(t["x"] * t["mean"])))));
+       }},
+      Recomputed::no);
+}
+
+TEST(Boundary, RefusesAChangeInPlaceOfABufferOfTheLayerBefore) {
+  const Cut cut = {with_its_mean, [](TwoLayers& net, const Tensors& t) {
+                     Tensor(t["mean"]).mul_(2);
+                     return Tensors(ends(net, t["x"] - t["mean"]));
+                   }};
+  for (const Way& way : kStages)
+    expect_refused(cut, way, {"layer second", "input 'mean' in place", "shares memory"});
 }
 
 TEST(Boundary, PassesSlicesWithTheStridesThatTheyHave) {
