@@ -41,7 +41,7 @@ void begin(PipelinePart& part, int micro_batch, Passes& passes) {
   if (is_mirrored) part.mirrors()->replicate(micro_batch);
   const MemoryScope scope(MemoryUse::activations);
   if (part.part().is_first() || part.part().is_last())
-    part.micro_batch(micro_batch).samples = passes.samples(part, micro_batch);
+    part.take_samples(micro_batch, passes.samples(part, micro_batch));
 }
 
 // Refuses a part that changes an input in place where others would have it unchanged.
@@ -51,6 +51,11 @@ Tensors outputs_of(PipelinePart& part, const Tensors& inputs, int micro_batch, P
   const std::optional<std::string> changed = changes.found();
   if (!changed) return outputs;
   const std::string name = changed->empty() ? "" : " '" + *changed + "'";
+  if (part.part().is_first())
+    throw BadInput(
+        "the forward pass of {} changes the model's input{} in place: with stages on other workers "
+        "or devices, the objective would get it unchanged; let the layer change x.clone()",
+        part.part().describe(), name);
   throw BadInput(
       "the forward pass of {} changes its input{} in place, which shares memory with another "
       "tensor of the stage before: with stages, that one would not change with it; let the layer "

@@ -37,6 +37,13 @@ PipelinePart::PipelinePart(ModelPart part, PartLinks links, const World& replica
       on_gradient_(std::move(on_gradient)),
       replica_(part_.module(), replicas, options, on_gradient_) {}
 
+// An objective may read the inputs, and elsewhere it has others.
+void PipelinePart::take_samples(int micro_batch, Batch samples) {
+  MicroBatch& own = under_way_[micro_batch];
+  if (part_.is_first() && !part_.is_last() && !links_.last_is_here) own.read_only = samples.inputs;
+  own.samples = std::move(samples);
+}
+
 void PipelinePart::receive_input(int micro_batch) {
   const MemoryScope scope(MemoryUse::activations);
   StageMessage message = links_.inputs->receive();

@@ -54,6 +54,8 @@ class PipelinePart {
 
   MicroBatch& micro_batch(int number) { return under_way_[number]; }
 
+  /// The samples of the first and of the last part.
+  void take_samples(int micro_batch, Batch samples);
   void receive_input(int micro_batch);
   void send_output(int micro_batch, int64_t notes);
   void receive_gradient(int micro_batch);

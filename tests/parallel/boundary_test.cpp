@@ -204,5 +204,23 @@ TEST(Boundary, PassesUndefinedTensors) {
   });
 }
 
+const Cut kNoisy = {
+    [](TwoLayers& net, const Tensors& t) {
+      if (net.is_training()) Tensor(t.only()).add_(0.1);
+      return Tensors(torch::relu(net.a(torch::sin(t.only()))));
+    },
+    [](TwoLayers& net, const Tensors& t) { return Tensors(ends(net, net.d(net.c(t.only())))); }};
+
+TEST(Boundary, IsNoObstacleToALayerThatChangesTheModelsInputOnOneDevice) {
+  const PipelineResult alone = trained(kNoisy, 1, {});
+  expect_same_bits(trained(kNoisy, 1, {.stages = 2, .schedule = "gpipe", .split = "1"}), alone,
+                   "two stages");
+}
+
+TEST(Boundary, BetweenWorkersRefusesALayerThatChangesTheModelsInput) {
+  expect_refused(kNoisy, {"two workers", 2, {.split = "1"}},
+                 {"layer first", "changes the model's input in place", "clone"});
+}
+
 }  // namespace
 }  // namespace lockstep

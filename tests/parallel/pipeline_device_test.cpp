@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "expect_error.h"
 #include "lockstep/error.h"
 #include "parallel/devices.h"
 #include "parallel/pipelines.h"
@@ -153,6 +154,20 @@ TEST(PipelineOnDevices, AddsGradientsOfSeveralOutputsInOneOrder) {
         trained({.micro_batches = 8, .devices = {virtual_device(0), virtual_device(1)}}), cpu,
         "two devices");
   }
+}
+
+TEST(PipelineOnDevices, RefusesALayerThatChangesTheModelsInput) {
+  torch::nn::Sequential net(torch::nn::Functional([](const torch::Tensor& x) {
+                              return torch::Tensor(x).mul_(0.5).sin();
+                            }),
+                            torch::nn::Linear(6, 16), torch::nn::Linear(16, 3));
+  as_workers(1, [&](World world) {
+    Pipeline pipeline(
+        net, world,
+        {.micro_batches = 4, .split = "2", .devices = {virtual_device(0), virtual_device(1)}});
+    expect_bad_input([&] { pipeline.step(pipeline_inputs(), pipeline_labels(), cross_entropy); },
+                     {"layers 0 to 1", "the model's input in place"});
+  });
 }
 
 }  // namespace
