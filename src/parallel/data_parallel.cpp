@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/range.h"
-#include "parallel/autograd_node.h"
+#include "parallel/arrival.h"
 #include "parallel/data_parallel_checks.h"
 #include "parallel/gradient_sum.h"
 #include "parallel/mirrored_model.h"
@@ -46,31 +46,6 @@ int64_t bytes_of(const torch::Tensor& tensor) {
 
 bool records_gradients() {
   return at::GradMode::is_enabled() && !c10::InferenceMode::is_enabled();
-}
-
-// A node that hands on what it gets, in the thread of its device, when it has got all of it. The
-// backward pass of a replica so begins with the gradients of all its results, and its order does
-// not depend on which of them came first.
-struct ArrivalNode : torch::autograd::Node {
-  using Node::Node;
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
-    return std::move(gradients);
-  }
-};
-
-void arrive_together(Part& results) {
-  std::vector<size_t> trained;
-  torch::autograd::edge_list edges;
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (!results[i].defined() || !results[i].requires_grad()) continue;
-    trained.push_back(i);
-    edges.push_back(torch::autograd::impl::gradient_edge(results[i]));
-  }
-  const parallel::NodePointer node = parallel::make_node<ArrivalNode>(std::move(edges));
-  for (const size_t i : trained) {
-    results[i] = results[i].detach();
-    torch::autograd::create_gradient_edge(results[i], node);
-  }
 }
 
 }  // namespace
@@ -203,7 +178,7 @@ Part DeviceReplicas::State::computed(size_t device, const Part& part,
     parallel::rethrow_with(devices_[device], samples_on(device));
   }
   parallel::require_samples(results, samples_on(device).size(), devices_[device]);
-  if (used() > 1 && records_gradients()) arrive_together(results);
+  if (used() > 1 && records_gradients()) parallel::arrive_together(results);
   return results;
 }
 

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "parallel/distinct_tensors.h"
+
 namespace lockstep::parallel {
 
 using torch::autograd::Node;
@@ -24,18 +26,18 @@ class GraphInputs::GradientNode : public Node {
 };
 
 GraphInputs::GraphInputs(const Tensors& tensors) {
-  std::vector<Tensors::Item> items;
-  for (const auto& [name, tensor] : tensors) {
-    torch::Tensor input = tensor.defined() ? tensor.detach() : tensor;
+  DistinctTensors inputs(tensors);
+  for (at::Tensor& input : inputs.tensors) {
     NodePointer node;
-    if (tensor.defined() && tensor.requires_grad()) {
+    const bool requires_grad = input.requires_grad();
+    input = input.detach();
+    if (requires_grad) {
       node = make_node<GradientNode>();
       torch::autograd::create_gradient_edge(input, node);
     }
     nodes_.push_back(std::move(node));
-    items.emplace_back(name, std::move(input));
   }
-  tensors_ = Tensors(std::move(items));
+  tensors_ = named(inputs.names, inputs.tensors);
 }
 
 at::Tensor GraphInputs::gradient(size_t index) const {
@@ -46,8 +48,7 @@ at::Tensor GraphInputs::gradient(size_t index) const {
 Tensors GraphInputs::gradients() const {
   std::vector<Tensors::Item> items;
   for (size_t i = 0; i < nodes_.size(); ++i)
-    if (nodes_[i])
-      items.emplace_back((tensors_.begin() + static_cast<ptrdiff_t>(i))->first, gradient(i));
+    if (nodes_[i]) items.emplace_back("", gradient(i));
   return Tensors(std::move(items));
 }
 

@@ -13,7 +13,7 @@ namespace lockstep::parallel {
 /// Tensors with which a piece of a model's graph begins, and their gradients. These have the
 /// strides that autograd computes them in, as inside a graph: LibTorch copies the gradient of a
 /// leaf into the leaf's strides, and its kernels may have other bits for others. Unlike leaves,
-/// these tensors may be changed in place by layers.
+/// these tensors may be changed in place by layers. A tensor with two names is one here, too.
 class GraphInputs {
  public:
   GraphInputs() = default;
@@ -21,16 +21,17 @@ class GraphInputs {
   explicit GraphInputs(const Tensors& tensors);
 
   const Tensors& tensors() const { return tensors_; }
-  /// After a backward pass: of a tensor that requires none, or that nothing depended on, undefined.
+  /// After a backward pass, by number among DistinctTensors: of a tensor that requires none, or
+  /// that nothing depended on, undefined.
   at::Tensor gradient(size_t index) const;
-  /// Of those tensors that require one.
+  /// Of those distinct tensors that require one.
   Tensors gradients() const;
 
  private:
   class GradientNode;
 
   Tensors tensors_;
-  std::vector<NodePointer> nodes_;  ///< nullptr: no gradient is required
+  std::vector<NodePointer> nodes_;  ///< by distinct tensor; nullptr: no gradient is required
 };
 
 }  // namespace lockstep::parallel

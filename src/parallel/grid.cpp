@@ -135,7 +135,10 @@ std::vector<PartLinks> link_parts(const Grid& grid, World everyone,
     pair->communicator().set_cargo(collective::Cargo::Kind::activations);
     return make_remote_link(std::move(*pair), devices[at(sends ? from : to)]);
   };
-  for (int part = 0; part + 1 < grid.shape().parts(); ++part) {
+  const int last = grid.shape().parts() - 1;
+  for (size_t i = 0; i < parts.size(); ++i)
+    links[i].last_is_here = grid.has_part(last) && devices[i] == devices[at(last)];
+  for (int part = 0; part < last; ++part) {
     const std::shared_ptr<StageLink> forwards = link(part, part + 1);
     const std::shared_ptr<StageLink> backwards = link(part + 1, part);
     if (grid.has_part(part)) {

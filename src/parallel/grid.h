@@ -64,6 +64,9 @@ class Grid {
 struct PartLinks {
   std::shared_ptr<StageLink> inputs, outputs;              ///< forwards; none at the ends
   std::shared_ptr<StageLink> output_gradients, gradients;  ///< backwards: received, sent
+  /// Whether the model's last part is on the same worker and device, so that the objective reads
+  /// the same samples as the first part.
+  bool last_is_here = false;
 
   /// Those of the links to other workers.
   std::vector<World> worlds() const;

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "device/memory_account.h"
 #include "parallel/device_streams.h"
+#include "parallel/distinct_tensors.h"
 #include "parallel/generator.h"
 #include "parallel/graph_inputs.h"
 #include "parallel/module_modes.h"
@@ -24,21 +25,22 @@ constexpr int kRounds = 3;
 
 // Inputs of a layer, without history.
 Tensors inputs_of(const Tensors& outputs) {
-  std::vector<Tensors::Item> inputs;
-  for (const auto& [name, tensor] : outputs)
-    inputs.emplace_back(name, tensor.detach().set_requires_grad(tensor.is_floating_point()));
-  return GraphInputs(Tensors(std::move(inputs))).tensors();
+  DistinctTensors inputs(outputs);
+  for (at::Tensor& input : inputs.tensors)
+    input = input.detach().set_requires_grad(input.is_floating_point());
+  return GraphInputs(named(inputs.names, inputs.tensors)).tensors();
 }
 
 int64_t bytes_of(const Tensors& tensors) {
   int64_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  for (const at::Tensor& tensor : DistinctTensors(tensors).tensors)
+    bytes += static_cast<int64_t>(tensor.nbytes());
   return bytes;
 }
 
 void go_backward(const Tensors& outputs) {
   torch::autograd::variable_list roots, gradients;
-  for (const auto& [name, output] : outputs) {
+  for (const at::Tensor& output : DistinctTensors(outputs).tensors) {
     if (!output.requires_grad()) continue;
     roots.push_back(output);
     gradients.push_back(torch::ones_like(output));

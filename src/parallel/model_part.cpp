@@ -11,10 +11,17 @@
 #include "base/units.h"
 #include "lockstep/error.h"
 #include "parallel/layer_uses.h"
+#include "parallel/memory_groups.h"
 #include "parallel/recompute.h"
 
 namespace lockstep::parallel {
 namespace {
+
+std::vector<torch::Tensor> all_tensors_of(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> all = module.parameters();
+  for (torch::Tensor& buffer : module.buffers()) all.push_back(std::move(buffer));
+  return all;
+}
 
 bool trains_something(const torch::nn::Module& module) {
   return std::ranges::any_of(module.parameters(), [](const torch::Tensor& parameter) {
@@ -24,13 +31,15 @@ bool trains_something(const torch::nn::Module& module) {
 
 }  // namespace
 
-ModelPart::ModelPart(std::shared_ptr<Model> model) : model_(model), module_(std::move(model)) {}
+ModelPart::ModelPart(std::shared_ptr<Model> model)
+    : model_(model), module_(std::move(model)), tensors_(all_tensors_of(*module_)) {}
 
 ModelPart::ModelPart(std::shared_ptr<SequentialModel> model, Range layers, Activations activations)
     : model_(model),
       layers_(watched_layers(*model, layers)),
       activations_(activations),
       module_(module_of(*model, layers)),
+      tensors_(all_tensors_of(*module_)),
       first_(layers.begin == 0),
       last_(layers.end == static_cast<int64_t>(model->layers().size())) {
   for (int64_t i = layers.begin; i < layers.end; ++i)
@@ -72,31 +81,39 @@ std::shared_ptr<SequentialModel> require_layers(const std::shared_ptr<Model>& mo
 
 namespace {
 
-// A parameter or buffer that a layer uses and a later one, too, and what each calls it.
+// A parameter or buffer that a layer uses and one that a later layer uses, which are the same or
+// share memory.
 struct Shared {
   size_t layer;
   size_t later;
-  std::string what;
-  std::string later_what;
+  OwnedTensor tensor;
+  OwnedTensor later_tensor;
 
   std::string text(const SequentialModel& model) const {
-    return fmt::format("layers {} and {} share {}{}", model.layers()[layer].name,
-                       model.layers()[later].name, what,
-                       what == later_what ? "" : fmt::format(" ({})", later_what));
+    const std::string& first = model.layers()[layer].name;
+    const std::string& second = model.layers()[later].name;
+    if (!tensor.tensor.is_same(later_tensor.tensor))
+      return fmt::format("{} of layer {} and {} of layer {} share memory", tensor.what, first,
+                         later_tensor.what, second);
+    return fmt::format(
+        "layers {} and {} share {}{}", first, second, tensor.what,
+        tensor.what == later_tensor.what ? "" : fmt::format(" ({})", later_tensor.what));
   }
 };
 
 // Of each tensor, every layer that uses it and the next one that does.
 std::vector<Shared> shared_tensors(const SequentialModel& model) {
   std::vector<Shared> all;
-  std::map<const void*, std::pair<size_t, std::string>> last_used;
+  const MemoryGroups memory(all_tensors_of(model));
+  std::map<size_t, std::pair<size_t, OwnedTensor>> last_used;
   for (int64_t i = 0; i < std::ssize(model.layers()); ++i)
     for (const OwnedTensor& each : owned_tensors(*module_of(model, {i, i + 1}))) {
       const auto layer = static_cast<size_t>(i);
-      const auto [before, is_new] = last_used.try_emplace(each.id(), layer, each.what);
+      const auto [before, is_new] =
+          last_used.try_emplace(memory.of(each.tensor), std::pair(layer, each));
       if (is_new || before->second.first == layer) continue;
-      all.push_back({before->second.first, layer, before->second.second, each.what});
-      before->second = {layer, each.what};
+      all.push_back({before->second.first, layer, before->second.second, each});
+      before->second = {layer, each};
     }
   return all;
 }

@@ -30,6 +30,8 @@ class ModelPart {
 
   /// Its parameters and buffers, under the names that they have in the model.
   torch::nn::Module& module() const { return *module_; }
+  /// Both, without their names.
+  const std::vector<torch::Tensor>& tensors() const { return tensors_; }
 
   /// Where it is; the CPU if it has neither parameters nor buffers.
   c10::Device device() const;
@@ -44,6 +46,7 @@ class ModelPart {
   std::vector<std::vector<torch::Tensor>> buffers_;  ///< by layer
   const Activations activations_ = Activations::kept;
   const std::shared_ptr<torch::nn::Module> module_;
+  const std::vector<torch::Tensor> tensors_;
   const bool first_ = true;
   const bool last_ = true;
 };

@@ -12,9 +12,14 @@ Tensors moved(const Tensors& all, c10::Device device) {
   return Tensors(std::move(there));
 }
 
+at::Tensor with_own_version(const at::Tensor& view) {
+  return view.is_inference() ? view : view.variable_data();
+}
+
 Tensors narrowed(const Tensors& all, int64_t begin, int64_t samples) {
   std::vector<Tensors::Item> parts;
-  for (const auto& [name, tensor] : all) parts.emplace_back(name, tensor.narrow(0, begin, samples));
+  for (const auto& [name, tensor] : all)
+    parts.emplace_back(name, with_own_version(tensor.narrow(0, begin, samples)));
   return Tensors(std::move(parts));
 }
 

@@ -5,7 +5,12 @@
 
 #include <torch/utils.h>
 
+#include <optional>
+#include <string>
+
 #include "device/memory_account.h"
+#include "lockstep/error.h"
+#include "parallel/changes_in_place.h"
 #include "parallel/generator.h"
 #include "pipeline/in_groups.h"
 #include "pipeline/in_one_order.h"
@@ -36,7 +41,26 @@ void begin(PipelinePart& part, int micro_batch, Passes& passes) {
   if (is_mirrored) part.mirrors()->replicate(micro_batch);
   const MemoryScope scope(MemoryUse::activations);
   if (part.part().is_first() || part.part().is_last())
-    part.micro_batch(micro_batch).samples = passes.samples(part, micro_batch);
+    part.take_samples(micro_batch, passes.samples(part, micro_batch));
+}
+
+// Refuses a part that changes an input in place where others would have it unchanged.
+Tensors outputs_of(PipelinePart& part, const Tensors& inputs, int micro_batch, Passes& passes) {
+  const ChangesInPlace changes(part.micro_batch(micro_batch).read_only);
+  Tensors outputs = passes.outputs(part, inputs, micro_batch);
+  const std::optional<std::string> changed = changes.found();
+  if (!changed) return outputs;
+  const std::string name = changed->empty() ? "" : " '" + *changed + "'";
+  if (part.part().is_first())
+    throw BadInput(
+        "the forward pass of {} changes the model's input{} in place: with stages on other workers "
+        "or devices, the objective would get it unchanged; let the layer change x.clone()",
+        part.part().describe(), name);
+  throw BadInput(
+      "the forward pass of {} changes its input{} in place, which shares memory with another "
+      "tensor of the stage before: with stages, that one would not change with it; let the layer "
+      "change x.clone()",
+      part.part().describe(), name);
 }
 
 void forward(PipelinePart& part, int micro_batch, Passes& passes) {
@@ -48,12 +72,12 @@ void forward(PipelinePart& part, int micro_batch, Passes& passes) {
   const Tensors& inputs = part.part().is_first() ? own.samples.inputs : own.inputs.tensors();
   if (!part.part().is_last()) {
     const at::Tensor before = generator_state();
-    own.outputs = passes.outputs(part, inputs, micro_batch);
+    own.outputs = outputs_of(part, inputs, micro_batch, passes);
     const at::Tensor after = generator_state();
     if (own.generator.defined() || !after.equal(before)) own.generator = after;
     return;
   }
-  own.outputs = passes.outputs(part, inputs, micro_batch);
+  own.outputs = outputs_of(part, inputs, micro_batch, passes);
   own.loss = passes.loss(own, micro_batch);
 }
 

@@ -10,6 +10,7 @@
 #include "lockstep/error.h"
 #include "parallel/module_modes.h"
 #include "parallel/named_tensors.h"
+#include "parallel/outgoing.h"
 #include "parallel/pipeline_state.h"
 
 namespace lockstep {
@@ -57,7 +58,7 @@ Tensors Pipeline::State::outputs_of(const Tensors& inputs) {
   bool is_last_piece = false;
   for (int64_t i = 0; !is_last_piece; ++i)
     for (const auto& part : parts_) {
-      const auto& [from, to, output_gradients, gradients] = part->links();
+      const parallel::PartLinks& links = part->links();
       parallel::StageMessage message;
       if (part->part().is_first()) {
         const Range piece = slice(samples, count, i);
@@ -65,7 +66,7 @@ Tensors Pipeline::State::outputs_of(const Tensors& inputs) {
             parallel::moved(parallel::narrowed(inputs, piece.begin, piece.size()), part->device());
         message.notes = i + 1 == count ? 1 : 0;
       } else {
-        message = from->receive();
+        message = links.inputs->receive();
       }
       is_last_piece = message.notes != 0;
       const Tensors outputs =
@@ -75,8 +76,11 @@ Tensors Pipeline::State::outputs_of(const Tensors& inputs) {
         pieces.push_back(parallel::moved(outputs, c10::kCPU));
         continue;
       }
-      to->finish();  // so that at most one piece waits for its receiver
-      to->send({outputs, {}, message.notes});
+      links.outputs->finish();  // so that at most one piece waits for its receiver
+      const int64_t notes = message.notes;
+      message = parallel::outgoing(part->part(), outputs);
+      message.notes = notes;
+      links.outputs->send(std::move(message));
     }
   for (const auto& part : parts_) part->finish_sending();
   return pieces.empty() ? Tensors() : parallel::concatenated(pieces);

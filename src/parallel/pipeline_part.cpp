@@ -1,13 +1,31 @@
 #include "parallel/pipeline_part.h"
 
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
 #include <utility>
 
 #include "device/memory_account.h"
+#include "parallel/arrival.h"
+#include "parallel/distinct_tensors.h"
+#include "parallel/outgoing.h"
 
 namespace lockstep::parallel {
+namespace {
+
+// Those of a received message's tensors, each under its first name.
+Tensors read_only_of(const Tensors& received, const std::vector<bool>& read_only) {
+  std::vector<Tensors::Item> items;
+  int64_t next = 0;
+  for (const auto& [name, tensor] : DistinctTensors(received).names) {
+    if (tensor != next) continue;  // another name, or undefined
+    ++next;
+    if (!read_only.empty() && read_only[static_cast<size_t>(tensor)])
+      items.emplace_back(name, received[name]);
+  }
+  return Tensors(std::move(items));
+}
+
+}  // namespace
 
 PipelinePart::PipelinePart(ModelPart part, PartLinks links, const World& replicas,
                            const ReplicaOptions& options, Replica::OnGradient on_gradient,
@@ -19,19 +37,33 @@ PipelinePart::PipelinePart(ModelPart part, PartLinks links, const World& replica
       on_gradient_(std::move(on_gradient)),
       replica_(part_.module(), replicas, options, on_gradient_) {}
 
+// An objective may read the inputs, and elsewhere it has others.
+void PipelinePart::take_samples(int micro_batch, Batch samples) {
+  MicroBatch& own = under_way_[micro_batch];
+  if (part_.is_first() && !part_.is_last() && !links_.last_is_here) own.read_only = samples.inputs;
+  own.samples = std::move(samples);
+}
+
 void PipelinePart::receive_input(int micro_batch) {
   const MemoryScope scope(MemoryUse::activations);
   StageMessage message = links_.inputs->receive();
   // So that how much memory is in use depends on the schedule and not on how late the other is.
   links_.gradients->release(message.received);
-  under_way_[micro_batch] = {.inputs = GraphInputs(message.tensors),
+  GraphInputs inputs(message.tensors);
+  Tensors read_only = read_only_of(inputs.tensors(), message.read_only);
+  under_way_[micro_batch] = {.inputs = std::move(inputs),
+                             .read_only = std::move(read_only),
                              .generator = std::move(message.generator),
                              .notes = message.notes};
 }
 
 void PipelinePart::send_output(int micro_batch, int64_t notes) {
   const MicroBatch& own = under_way_.at(micro_batch);
-  links_.outputs->send({own.outputs, own.generator, notes | own.notes, gradients_received_});
+  StageMessage message = outgoing(part_, own.outputs, own.read_only);
+  message.generator = own.generator;
+  message.notes = notes | own.notes;
+  message.received = gradients_received_;
+  links_.outputs->send(std::move(message));
 }
 
 void PipelinePart::receive_gradient(int micro_batch) {
@@ -42,16 +74,16 @@ void PipelinePart::receive_gradient(int micro_batch) {
 
 void PipelinePart::backward_from_gradients(int micro_batch) {
   const MicroBatch& own = under_way_.at(micro_batch);
-  torch::autograd::variable_list roots, gradients;
+  std::vector<torch::Tensor> roots, gradients;
   auto gradient = own.gradients.begin();
-  for (const auto& [name, output] : own.outputs) {
+  for (const torch::Tensor& output : DistinctTensors(own.outputs).tensors) {
     if (!output.requires_grad()) continue;
     if (const torch::Tensor& received = (gradient++)->second; received.defined()) {
       roots.push_back(output);
       gradients.push_back(received);
     }
   }
-  if (!roots.empty()) torch::autograd::backward(roots, gradients);
+  backward_together(std::move(roots), gradients);
 }
 
 void PipelinePart::send_gradient(int micro_batch) {

@@ -18,8 +18,9 @@ namespace lockstep::parallel {
 struct MicroBatch {
   Batch samples;         ///< the first and the last part's
   GraphInputs inputs;    ///< received from the part before
+  Tensors read_only;     ///< inputs that the part must not change in place
   Tensors outputs;       ///< with their history
-  Tensors gradients;     ///< of outputs, received from the part after
+  Tensors gradients;     ///< of distinct outputs, received from the part after
   Loss loss = {};        ///< the last part's
   at::Tensor generator;  ///< its state before the part, then after it; undefined: as seeded
   int64_t notes = 0;     ///< of workers with earlier parts
@@ -53,6 +54,8 @@ class PipelinePart {
 
   MicroBatch& micro_batch(int number) { return under_way_[number]; }
 
+  /// The samples of the first and of the last part.
+  void take_samples(int micro_batch, Batch samples);
   void receive_input(int micro_batch);
   void send_output(int micro_batch, int64_t notes);
   void receive_gradient(int micro_batch);

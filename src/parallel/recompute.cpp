@@ -1,16 +1,20 @@
 #include "parallel/recompute.h"
 
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 #include <torch/types.h>
 
-#include <string>
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/error.h"
+#include "parallel/arrival.h"
+#include "parallel/changes_in_place.h"
+#include "parallel/distinct_tensors.h"
 #include "parallel/generator.h"
 #include "parallel/graph_inputs.h"
+#include "parallel/outgoing.h"
+#include "parallel/packed_tensor.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -22,21 +26,15 @@ using torch::autograd::variable_list;
 struct LayerCall : torch::CustomClassHolder {
   const ModelLayer* layer = nullptr;
   std::vector<torch::Tensor> buffers;
-  std::vector<std::string> input_names;
+  std::vector<TensorName> input_names;
   std::vector<bool> input_gradients;  ///< whether they are needed
-  std::vector<std::string> output_names;
+  std::vector<TensorName> output_names;
   variable_list outputs;    ///< without their history, until the graph has them
   variable_list constants;  ///< those of them that have none
   torch::Tensor generator;  ///< its state before the layer
 };
 
 constexpr const char* kCall = "call";
-
-Tensors named(const std::vector<std::string>& names, const variable_list& tensors) {
-  std::vector<Tensors::Item> items;
-  for (size_t i = 0; i < names.size(); ++i) items.emplace_back(names[i], tensors[i]);
-  return Tensors(std::move(items));
-}
 
 struct Recompute : torch::autograd::Function<Recompute> {
   // `always` requires a gradient, so that the outputs do: parameters are not among the inputs.
@@ -72,34 +70,34 @@ struct Recompute : torch::autograd::Function<Recompute> {
     const Tensors outputs = call.layer->forward(inputs);
     variable_list roots, of_roots;
     size_t i = 0;
-    for (const auto& [name, output] : outputs) {
+    for (const torch::Tensor& output : DistinctTensors(outputs).tensors) {
       const torch::Tensor& gradient = gradients[i++];
       if (!output.requires_grad() || !gradient.defined()) continue;
       roots.push_back(output);
       of_roots.push_back(gradient);
     }
-    if (!roots.empty()) torch::autograd::backward(roots, of_roots);
+    backward_together(std::move(roots), of_roots);
     for (i = 0; i < before.size(); ++i) call.buffers[i].variable_data().copy_(before[i]);
   }
 };
 
 // With a graph, which is dropped: layers may choose their kernels by whether gradients are needed.
-// Returns whether any output depends on something that is trained.
+// So are hooks of the inputs: the layer registers them again in the backward pass, where they
+// count. Returns whether any output depends on something that is trained.
 bool compute_first(LayerCall& call, const Tensors& inputs) {
-  std::vector<uint32_t> versions;
-  for (const auto& [name, tensor] : inputs) versions.push_back(tensor._version());
-  const Tensors outputs = call.layer->forward(inputs);
-  auto before = versions.begin();
-  for (const auto& [name, tensor] : inputs)
-    if (tensor._version() != *before++)
-      throw BadInput(
-          "layer '{}' changes its input in place, so that it cannot be computed again in the "
-          "backward pass: let it compute a new tensor, or keep activations",
-          call.layer->name);
-  for (const auto& [name, tensor] : outputs) {
-    call.output_names.push_back(name);
-    call.outputs.push_back(tensor.detach());
-    if (!tensor.requires_grad()) call.constants.push_back(call.outputs.back());
+  const ChangesInPlace changes(inputs);
+  DistinctTensors outputs(call.layer->forward(GraphInputs(inputs).tensors()));
+  if (changes.found())
+    throw BadInput(
+        "layer '{}' changes its input in place, so that it cannot be computed again in the "
+        "backward pass: let it compute a new tensor, or keep activations",
+        call.layer->name);
+  call.output_names = std::move(outputs.names);
+  for (const torch::Tensor& output : outputs.tensors) {
+    const bool is_buffer = std::ranges::any_of(
+        call.buffers, [&](const torch::Tensor& buffer) { return share_storage(buffer, output); });
+    call.outputs.push_back(is_buffer ? copied(output, output.device()) : output.detach());
+    if (!output.requires_grad()) call.constants.push_back(call.outputs.back());
   }
   return call.constants.size() < call.outputs.size();
 }
@@ -113,15 +111,13 @@ Tensors recomputed(const ModelLayer& layer, const std::vector<torch::Tensor>& bu
   call->layer = &layer;
   call->buffers = buffers;
   call->generator = generator_state();
-  variable_list tensors;
-  for (const auto& [name, tensor] : inputs) {
-    call->input_names.push_back(name);
+  DistinctTensors distinct(inputs);
+  call->input_names = std::move(distinct.names);
+  for (const torch::Tensor& tensor : distinct.tensors)
     call->input_gradients.push_back(tensor.requires_grad());
-    tensors.push_back(tensor);
-  }
   if (!compute_first(*call, inputs)) return named(call->output_names, call->outputs);
   const torch::Tensor always = torch::empty({0}, torch::TensorOptions().requires_grad(true));
-  const variable_list outputs = Recompute::apply(call, at::TensorList(tensors), always);
+  const variable_list outputs = Recompute::apply(call, at::TensorList(distinct.tensors), always);
   return named(call->output_names, outputs);
 }
 

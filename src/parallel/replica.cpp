@@ -2,11 +2,12 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "lockstep/error.h"
+#include "parallel/memory_groups.h"
 #include "parallel/same_model.h"
 
 namespace lockstep::parallel {
@@ -15,34 +16,19 @@ using collective::Cargo;
 
 namespace {
 
-// The addresses between a tensor's first and last element.
-struct Extent {
-  const std::byte* begin;
-  const std::byte* end;
-  const StateTensor* state;
-};
-
-Extent extent_of(const StateTensor& state) {
-  const torch::Tensor& tensor = state.tensor;
-  int64_t elements = 1;
-  for (int64_t i = 0; i < tensor.dim(); ++i) elements += (tensor.size(i) - 1) * tensor.stride(i);
-  const auto* const begin = static_cast<const std::byte*>(tensor.data_ptr());
-  return {begin, begin + elements * static_cast<int64_t>(tensor.element_size()), &state};
-}
-
 // Tensors are moved, so that views of each other would become independent.
 void require_own_memory(const torch::nn::Module& model) {
   std::vector<StateTensor> all = parameters_of(model);
   for (StateTensor& buffer : buffers_of(model)) all.push_back(std::move(buffer));
-  std::vector<Extent> extents;
-  for (const StateTensor& state : all)
-    if (state.tensor.numel() > 0) extents.push_back(extent_of(state));
-  std::ranges::sort(extents, {}, &Extent::begin);
-  for (size_t i = 1; i < extents.size(); ++i) {
-    const Extent &one = extents[i - 1], &other = extents[i];
-    if (other.begin < one.end && !one.state->tensor.is_same(other.state->tensor))
-      throw BadInput("{} and {} share memory; register one of them, or a .clone()", one.state->name,
-                     other.state->name);
+  std::vector<torch::Tensor> tensors;
+  for (const StateTensor& state : all) tensors.push_back(state.tensor);
+  const MemoryGroups memory(tensors);
+  std::map<size_t, const StateTensor*> owners;
+  for (const StateTensor& state : all) {
+    const StateTensor& first = *owners.try_emplace(memory.of(state.tensor), &state).first->second;
+    if (!first.tensor.is_same(state.tensor))
+      throw BadInput("{} and {} share memory; register one of them, or a .clone()", first.name,
+                     state.name);
   }
 }
 

@@ -1,17 +1,17 @@
 // A message between workers is a *header* and then its tensors, each of them one transfer. The
 // header is a row of numbers that says what follows. It is sent in pieces of a fixed length, since
-// the receiver must know how long a transfer is. A tensor's memory is sent in the order in which it
-// lies, so that the receiver's tensor has the same strides: kernels may have other bits for others.
+// the receiver must know how long a transfer is. A tensor with several names is sent once.
 #include "parallel/stage_link.h"
 
 #include <torch/types.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lockstep/error.h"
+#include "parallel/distinct_tensors.h"
+#include "parallel/packed_tensor.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -20,29 +20,6 @@ constexpr int64_t kHeaderWords = 128;  ///< of one piece
 
 at::Tensor received(const at::Tensor& tensor, bool requires_grad) {
   return tensor.detach().set_requires_grad(requires_grad);
-}
-
-// A tensor's elements, each once and in the order of its memory, and where they are in the tensor.
-struct Laid {
-  at::Tensor elements;           ///< a contiguous vector
-  std::vector<int64_t> strides;  ///< with which it is the tensor; 0 in expanded dimensions
-};
-
-Laid laid_out(const at::Tensor& given) {
-  const at::Tensor tensor = given.detach().resolve_conj().resolve_neg();
-  at::Tensor once = tensor;
-  for (int64_t i = 0; i < tensor.dim(); ++i)
-    if (tensor.stride(i) == 0 && tensor.size(i) > 1) once = once.narrow(i, 0, 1);
-  if (tensor.numel() > 0 && once.is_non_overlapping_and_dense())
-    return {once.as_strided({once.numel()}, {1}), tensor.strides().vec()};
-  const at::Tensor contiguous = tensor.contiguous();
-  return {contiguous.view({-1}), contiguous.strides().vec()};
-}
-
-at::Tensor copied(const at::Tensor& tensor, c10::Device device) {
-  if (tensor.device() == device) return tensor;
-  const auto [elements, strides] = laid_out(tensor);
-  return elements.to(device).as_strided(tensor.sizes(), strides);
 }
 
 class LocalLink final : public StageLink {
@@ -56,12 +33,11 @@ class LocalLink final : public StageLink {
     StageMessage message = std::move(messages_.front());
     messages_.pop_front();
     const torch::NoGradGuard no_grad;
-    std::vector<Tensors::Item> here;
-    for (const auto& [name, tensor] : message.tensors)
-      here.emplace_back(name, tensor.defined()
-                                  ? received(copied(tensor, device_), tensor.requires_grad())
-                                  : tensor);
-    message.tensors = Tensors(std::move(here));
+    DistinctTensors here(message.tensors);
+    for (at::Tensor& tensor : here.tensors)
+      tensor = received(tensor.device() == device_ ? tensor : copied(tensor, device_),
+                        tensor.requires_grad());
+    message.tensors = named(here.names, here.tensors);
     return message;
   }
 
@@ -97,23 +73,27 @@ class Header {
   size_t next_ = 0;
 };
 
-Header header_of(const StageMessage& message, const std::vector<Laid>& laid) {
+Header header_of(const StageMessage& message, const DistinctTensors& distinct,
+                 const std::vector<at::Tensor>& elements) {
   Header header;
   header.put(message.notes);
   header.put(message.received);
   header.put(message.generator.defined() ? message.generator.numel() : 0);
-  header.put(static_cast<int64_t>(message.tensors.size()));
-  auto place = laid.begin();
-  for (const auto& [name, tensor] : message.tensors) {
+  header.put(static_cast<int64_t>(distinct.names.size()));
+  for (const auto& [name, tensor] : distinct.names) {
     header.put(name);
-    header.put(tensor.defined());
-    if (!tensor.defined()) continue;
+    header.put(tensor);
+  }
+  header.put(static_cast<int64_t>(distinct.tensors.size()));
+  for (size_t i = 0; i < distinct.tensors.size(); ++i) {
+    const at::Tensor& tensor = distinct.tensors[i];
     header.put(tensor.requires_grad());
+    header.put(!message.read_only.empty() && message.read_only[i]);
     header.put(static_cast<int64_t>(tensor.scalar_type()));
-    header.put(place->elements.numel());
+    header.put(elements[i].numel());
     header.put(tensor.dim());
     for (const int64_t size : tensor.sizes()) header.put(size);
-    for (const int64_t stride : (place++)->strides) header.put(stride);
+    for (const int64_t stride : tensor.strides()) header.put(stride);
   }
   return header;
 }
@@ -125,13 +105,13 @@ class RemoteLink final : public StageLink {
   void send(StageMessage message) override {
     forget_received();
     ++sent_;
-    std::vector<Laid> laid;
-    for (const auto& [name, tensor] : message.tensors)
-      if (tensor.defined()) laid.push_back(laid_out(tensor));
-    send_header(header_of(message, laid));
+    const DistinctTensors distinct(message.tensors);
+    std::vector<at::Tensor> elements;
+    for (const at::Tensor& tensor : distinct.tensors) elements.push_back(packed(tensor));
+    send_header(header_of(message, distinct, elements));
     if (message.generator.defined()) start_sending(message.generator);
-    for (const Laid& tensor : laid)
-      if (tensor.elements.numel() > 0) start_sending(tensor.elements);
+    for (const at::Tensor& each : elements)
+      if (each.numel() > 0) start_sending(each);
   }
 
   StageMessage receive() override {
@@ -140,12 +120,18 @@ class RemoteLink final : public StageLink {
     message.received = header.number();
     if (const int64_t bytes = header.number(); bytes > 0)
       message.generator = receive_tensor(torch::empty({bytes}, torch::kByte));
-    std::vector<Tensors::Item> items(static_cast<size_t>(header.number()));
-    for (auto& [name, tensor] : items) {
+    std::vector<TensorName> names(static_cast<size_t>(header.number()));
+    for (auto& [name, tensor] : names) {
       name = header.text();
-      if (header.number() != 0) tensor = described_tensor(header);
+      tensor = header.number();
     }
-    message.tensors = Tensors(std::move(items));
+    std::vector<at::Tensor> tensors(static_cast<size_t>(header.number()));
+    for (at::Tensor& tensor : tensors) {
+      const bool requires_grad = header.number() != 0;
+      message.read_only.push_back(header.number() != 0);
+      tensor = received(described_tensor(header), requires_grad);
+    }
+    message.tensors = named(names, tensors);
     return message;
   }
 
@@ -205,15 +191,14 @@ class RemoteLink final : public StageLink {
   }
 
   at::Tensor described_tensor(Header& header) {
-    const bool requires_grad = header.number() != 0;
     const auto type = static_cast<at::ScalarType>(header.number());
     const int64_t elements = header.number();
     std::vector<int64_t> sizes(static_cast<size_t>(header.number())), strides(sizes.size());
     for (int64_t& size : sizes) size = header.number();
     for (int64_t& stride : strides) stride = header.number();
-    const at::Tensor memory =
+    const at::Tensor packed =
         receive_tensor(torch::empty({elements}, torch::TensorOptions(device_).dtype(type)));
-    return received(memory.as_strided(sizes, strides), requires_grad);
+    return unpacked(packed, sizes, strides);
   }
 
   World world_;

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "lockstep/batch.h"
 #include "lockstep/world.h"
@@ -20,6 +21,9 @@ struct StageMessage {
   at::Tensor generator = {};  ///< of random numbers: its state; undefined: as seeded
   int64_t notes = 0;          ///< for the caller
   int64_t received = 0;       ///< how many messages the sender has received in the other direction
+  /// By distinct tensor: whether the receiver must not change it in place, since another tensor has
+  /// the same memory, in the message or at the sender. Empty: none.
+  std::vector<bool> read_only = {};
 };
 
 /// Carries messages from one part of a model to another, in the order in which they are sent.

@@ -11,6 +11,7 @@
 #include "device/memory_account.h"
 #include "lockstep/error.h"
 #include "parallel/device_streams.h"
+#include "parallel/named_tensors.h"
 #include "parallel/tensor_buffer.h"
 
 namespace lockstep {
@@ -91,7 +92,8 @@ data::Deliver DeviceBatches::deliver() {
 Batch DeviceBatches::part(const data::LoadedBatch& batch, Range range) const {
   if (device_.is_cpu()) return to_tensors(batch, fields_, range, device_);
   return batch_of(batch, fields_, range, [&](size_t field, Range here) {
-    return places_[static_cast<size_t>(batch.place)][field].narrow(0, here.begin, here.size());
+    return parallel::with_own_version(
+        places_[static_cast<size_t>(batch.place)][field].narrow(0, here.begin, here.size()));
   });
 }
 

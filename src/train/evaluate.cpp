@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "device/memory_account.h"
 #include "device/random.h"
+#include "parallel/outgoing.h"
 #include "train/batch_tensors.h"
 #include "train/outputs.h"
 #include "train/user_code.h"
@@ -158,7 +159,7 @@ Computed outputs_by_stages(const std::vector<EvaluatedModel::Part>& parts,
       }
       const Tensors outputs = forward_of(part, inputs, here);
       links.outputs->finish();  // so that at most one piece waits for its receiver
-      links.outputs->send({outputs});
+      links.outputs->send(parallel::outgoing(part, outputs));
     }
   }
   for (const auto& [part, links] : parts)

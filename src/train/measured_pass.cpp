@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "parallel/device_streams.h"
+#include "parallel/distinct_tensors.h"
 #include "parallel/generator.h"
 #include "parallel/gradient_hooks.h"
 #include "parallel/graph_inputs.h"
@@ -59,7 +60,7 @@ void backward_pass(const Forward& made, const ModelPart& part, const CallPlace& 
     return;
   }
   torch::autograd::variable_list roots, gradients;
-  for (const auto& [name, output] : made.outputs) {
+  for (const torch::Tensor& output : parallel::DistinctTensors(made.outputs).tensors) {
     if (!output.requires_grad()) continue;
     roots.push_back(output);
     gradients.push_back(torch::ones_like(output));
@@ -76,18 +77,18 @@ CallPlace place_of_measured_pass(int64_t samples) {
 }
 
 Tensors received(const Tensors& tensors) {
-  std::vector<Tensors::Item> copies;
-  for (const auto& [name, tensor] : tensors)
-    copies.emplace_back(name, tensor.detach().clone().set_requires_grad(tensor.requires_grad()));
-  return Tensors(std::move(copies));
+  parallel::DistinctTensors copies(tensors);
+  for (torch::Tensor& tensor : copies.tensors)
+    tensor = tensor.detach().clone().set_requires_grad(tensor.requires_grad());
+  return named(copies.names, copies.tensors);
 }
 
 Tensors outputs_without_gradients(const ModelPart& layers, const Tensors& inputs, int64_t samples) {
   const torch::NoGradGuard no_grad;
-  std::vector<Tensors::Item> leaves;
-  for (const auto& [name, tensor] : forward_of(layers, inputs, place_of_measured_pass(samples)))
-    leaves.emplace_back(name, tensor.detach().set_requires_grad(tensor.is_floating_point()));
-  return Tensors(std::move(leaves));
+  parallel::DistinctTensors leaves(forward_of(layers, inputs, place_of_measured_pass(samples)));
+  for (torch::Tensor& tensor : leaves.tensors)
+    tensor = tensor.detach().set_requires_grad(tensor.is_floating_point());
+  return named(leaves.names, leaves.tensors);
 }
 
 fit::PassCost run_pass(const ModelPart& part, const Tensors& given, const Batch& batch,
@@ -105,7 +106,7 @@ fit::PassCost run_pass(const ModelPart& part, const Tensors& given, const Batch&
   parallel::synchronize(device);
   cost.forward = stopwatch.restart();
   cost.held = in_use(device) - before;
-  for (const auto& [name, output] : made.outputs)
+  for (const torch::Tensor& output : parallel::DistinctTensors(made.outputs).tensors)
     cost.sent += static_cast<int64_t>(output.nbytes());
   if (made.generator.defined()) cost.drawn = static_cast<int64_t>(made.generator.nbytes());
   backward_pass(made, part, place_of_measured_pass(batch.samples));

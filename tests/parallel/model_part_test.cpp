@@ -86,6 +86,33 @@ TEST(ModelPart, WhoseLayersShareWeightsCannotBeComputedAgain) {
   EXPECT_NO_THROW(check_recomputed(Net()));
 }
 
+// Weights that are views of one memory, from a first row on.
+struct Views : SequentialModel {
+  explicit Views(int64_t second) {
+    const torch::Tensor memory = torch::rand({4, 2});
+    for (const std::string name : {"first", "second"}) {
+      const int64_t row = name == "first" ? 0 : second;
+      const auto module = register_module(name, torch::nn::Linear(2, 2));
+      module->weight.set_data(memory.narrow(0, row, 2));
+      add_layer(name, module);
+    }
+  }
+};
+
+TEST(ModelPart, CannotShareMemoryWithAnother) {
+  for (const int64_t second : {0, 1}) {
+    const Views net(second);
+    expect_bad_input(
+        [&] { check_parts(net, {{0, 1}, {1, 2}}); },
+        {"parameter 'first.weight' of layer first and parameter 'second.weight' of layer "
+         "second share memory, but would be in parts 0 and 1"});
+    EXPECT_EQ(blocks_of(net), (std::vector<Range>{{0, 2}}));
+  }
+  const Views apart(2);
+  EXPECT_NO_THROW(check_parts(apart, {{0, 1}, {1, 2}}));
+  EXPECT_EQ(blocks_of(apart), (std::vector<Range>{{0, 1}, {1, 2}}));
+}
+
 TEST(ModelPart, MustTrainSomething) {
   const Net net;
   expect_bad_input(

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "expect_error.h"
 #include "lockstep/error.h"
 #include "parallel/devices.h"
 #include "parallel/pipelines.h"
@@ -115,6 +116,58 @@ TEST(PipelineOnDevices, GivesEachWorkerADeviceOfItsOwn) {
   as_workers(
       1, [&](World world) { cpu = trained_by_pipeline(norm_net(1), world, {.micro_batches = 4}); });
   expect_same_bits(of_first, cpu, "two workers");
+}
+
+// Passes on four tensors that all depend on the first of them.
+struct FourTensors : SequentialModel {
+  FourTensors() {
+    const auto dense = [&](const std::string& name, int64_t to) {
+      return register_module(name, torch::nn::Linear(name == "a" ? 6 : 32, to));
+    };
+    const auto a = dense("a", 32), q = dense("q", 32), k = dense("k", 32), v = dense("v", 32);
+    const auto z = dense("z", 3);
+    add_layer("first", {"a", "q", "k", "v"}, [=](const Tensors& inputs) {
+      const torch::Tensor x = torch::relu(a->forward(inputs.only()));
+      return Tensors{{"x", x}, {"q", q->forward(x)}, {"k", k->forward(x)}, {"v", v->forward(x)}};
+    });
+    add_layer("second", {"z"}, [=](const Tensors& t) {
+      const torch::Tensor weights = torch::softmax(torch::matmul(t["q"], t["k"].t()), 1);
+      return Tensors(z->forward(t["x"] + torch::matmul(weights, t["v"])));
+    });
+  }
+};
+
+TEST(PipelineOnDevices, AddsGradientsOfSeveralOutputsInOneOrder) {
+  const auto trained = [](const PipelineOptions& options) {
+    PipelineResult result;
+    as_workers(1, [&](World world) {
+      result = trained_by_pipeline(seeded(1, [] { return std::make_shared<FourTensors>(); }), world,
+                                   options);
+    });
+    return result;
+  };
+  const PipelineResult cpu = trained({.micro_batches = 8});
+  for (int run = 0; run < 20; ++run) {
+    expect_same_bits(trained({.stages = 2, .micro_batches = 8, .devices = {virtual_device(0)}}),
+                     cpu, "one device");
+    expect_same_bits(
+        trained({.micro_batches = 8, .devices = {virtual_device(0), virtual_device(1)}}), cpu,
+        "two devices");
+  }
+}
+
+TEST(PipelineOnDevices, RefusesALayerThatChangesTheModelsInput) {
+  torch::nn::Sequential net(torch::nn::Functional([](const torch::Tensor& x) {
+                              return torch::Tensor(x).mul_(0.5).sin();
+                            }),
+                            torch::nn::Linear(6, 16), torch::nn::Linear(16, 3));
+  as_workers(1, [&](World world) {
+    Pipeline pipeline(
+        net, world,
+        {.micro_batches = 4, .split = "2", .devices = {virtual_device(0), virtual_device(1)}});
+    expect_bad_input([&] { pipeline.step(pipeline_inputs(), pipeline_labels(), cross_entropy); },
+                     {"layers 0 to 1", "the model's input in place"});
+  });
 }
 
 }  // namespace

@@ -44,12 +44,26 @@ struct One : SequentialModel {
   }
 };
 
+struct Undefined : SequentialModel {
+  explicit Undefined(const ModelOptions& options) {
+    const auto first = register_module("first", torch::nn::Linear(options.input_size(), 16));
+    const auto last = register_module("last", torch::nn::Linear(16, options.output_size()));
+    add_layer("first", {"first"}, [first](const Tensors& x) {
+      return Tensors{{"none", {}}, {"x", first->forward(x.only().flatten(1))}};
+    });
+    add_layer("last", {"last"},
+              [last](const Tensors& x) { return Tensors(last->forward(x["x"])); });
+  }
+};
+
 template <typename Net>
 std::shared_ptr<Model> made(const ModelOptions& options) {
   return std::make_shared<Net>(options);
 }
-[[maybe_unused]] const bool models_added = model::models().add({"many", "for tests", made<Many>}) &&
-                                           model::models().add({"one", "for tests", made<One>});
+[[maybe_unused]] const bool models_added =
+    model::models().add({"many", "for tests", made<Many>}) &&
+    model::models().add({"one", "for tests", made<One>}) &&
+    model::models().add({"undefined", "for tests", made<Undefined>});
 
 class OfManyLayers : public ::testing::Test {
  protected:
@@ -116,6 +130,16 @@ TEST_F(PassMeter, KnowsWhereAModelCanBeDividedAndThatSharedWeightsAreNotRecomput
   EXPECT_TRUE(has(model.unrecomputed, "share parameter")) << model.unrecomputed;
   recipe_.model.name = "one";
   EXPECT_TRUE(has(this->meter()->model().undivided, "has one layer"));
+}
+
+TEST_F(PassMeter, MeasuresLayersThatPassUndefinedTensors) {
+  recipe_.model.name = "undefined";
+  const auto meter = this->meter();
+  for (const Range layers : {Range{0, 1}, Range{1, 2}, Range{0, 2}})
+    for (const bool recompute : {false, true})
+      EXPECT_TRUE(
+          meter->measure({.layers = layers, .samples = 4, .recompute = recompute}, kPlenty).cost);
+  EXPECT_EQ(meter->layer_costs({.layers = {0, 2}, .samples = 4}).size(), 2);
 }
 
 TEST_F(PassMeter, RefusesDevicesOfAnotherKind) {
