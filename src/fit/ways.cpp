@@ -229,7 +229,7 @@ std::vector<std::string> what_no_way_has(const FoundWays& found, const Question&
 
 FoundWays find_ways(const Question& question, Costs& costs) {
   FoundWays found = all_ways(question, costs);
-  found.ways = selected(std::move(found.ways), question.recipe);
+  found.ways = selected(found.ways, question.recipe);
   for (std::string& sentence : what_no_way_has(found, question, costs))
     found.left_out.push_back(std::move(sentence));
   std::ranges::sort(found.ways, {}, [](const Way& way) {

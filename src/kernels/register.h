@@ -61,8 +61,9 @@ constexpr int64_t kPixelsAtOnce<float> = 2;
 }
 template <int64_t kNumber>
 [[gnu::always_inline]] inline Lanes<float> one_of(Wide v) {
-  constexpr int k = kNumber * kLanes;
-  return __builtin_shufflevector(v, v, k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7);
+  constexpr int kAt = kNumber * kLanes;
+  return __builtin_shufflevector(v, v, kAt, kAt + 1, kAt + 2, kAt + 3, kAt + 4, kAt + 5, kAt + 6,
+                                 kAt + 7);
 }
 template <int64_t kNumber>
 [[gnu::always_inline]] inline void store_one(float* to, Wide value) {
