@@ -2,12 +2,12 @@
 // generator: the backward pass computes it again, and nothing but that number is kept.
 #include "kernels/dropout.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
-#include <mutex>
+#include <limits>
 
 #include "kernels/cpu.h"
 #include "lockstep/nn.h"
@@ -20,10 +20,11 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// 64 random bits.
 uint64_t draw() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::scoped_lock lock(generator.mutex());
-  return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
+  const Tensor number = at::empty({}, torch::kInt64);
+  number.random_(std::numeric_limits<int64_t>::min(), torch::optional<int64_t>());
+  return static_cast<uint64_t>(number.item<int64_t>());
 }
 
 kernels::Drop drop_with(uint64_t seed, double probability) {

@@ -167,14 +167,6 @@ TEST(Ways, WithStagesHaveHeadersOfMessagesInTheMemoryOfCpus) {
   EXPECT_EQ(predicted(way, asked, costs).needs.activations, on_device + 4 * 1024);
 }
 
-TEST(Ways, WithoutOptimizerStateHaveRoomForTwoCopiesOfTheParametersAtFirst) {
-  ExactMeter meter;
-  Question asked = question(1 << 20, 8);
-  Costs costs(meter, asked.limit, [](const std::string&) {});
-  const Way way = predicted({.pipelines = 8, .zero = true, .samples_per_pass = 1}, asked, costs);
-  EXPECT_EQ(way.needs.sum(), 3 * 4 * kLayerState);
-}
-
 TEST(Ways, WithStagesAreSplitSoThatTheyFit) {
   ExactMeter meter(8);
   Question asked = question(1 << 20, 128);

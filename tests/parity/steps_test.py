@@ -3,7 +3,8 @@
 steps_test.py RECORD_STEPS MODEL DATA KERNELS
 
 With LibTorch's kernels they are the same to the last bit. Ours round differently: the first loss agrees to
-1e-6, and then ever fewer digits do, since a ReLU that was just above zero is just below it.
+1e-6, and then ever fewer digits do, since a ReLU that was just above zero is just below it. Our dropout draws one
+number (src/kernels/dropout_loops.h), here too.
 """
 
 import json
@@ -27,8 +28,26 @@ TOLERANCES = {"torch": 1e-6, "fused": 0.02}
 RATES = {"torch": 0.05, "fused": 0.005}
 
 
-def pytorch_losses(name, folder, steps, rate):
+def dropout(x, probability, training):
+    """What lockstep::nn::dropout does in training."""
+    seed = torch.empty((), dtype=torch.int64).random_(-(2**63), None).item() % 2**64
+    i, part = numpy.arange(x.numel(), dtype=numpy.uint64), numpy.uint64(4096)
+    place = numpy.uint64(seed) + i // part * numpy.uint64(0x9E3779B97F4A7C15)
+    low, high = (half.astype(numpy.uint32) for half in (place, place >> numpy.uint64(32)))
+    kept = mixed(mixed((i % part).astype(numpy.uint32) + low) ^ high) >= int(probability * 2**32)
+    return x * torch.from_numpy(kept.astype(numpy.float32)).reshape(x.shape) / (1 - probability)
+
+
+def mixed(x):
+    x = (x ^ (x >> numpy.uint32(16))) * numpy.uint32(0x7FEB352D)
+    x = (x ^ (x >> numpy.uint32(15))) * numpy.uint32(0x846CA68B)
+    return x ^ (x >> numpy.uint32(16))
+
+
+def pytorch_losses(name, folder, steps, rate, kernels):
     net = network(name)
+    if kernels == "fused":
+        F.dropout = dropout  # the networks call it
     net.load_state_dict(load(folder / "initial.safetensors")[0])
     optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
     x = numpy.fromfile(folder / "x.f32", numpy.float32).reshape(STEPS, BATCH, *steps["shape"])
@@ -50,7 +69,7 @@ def main(record_steps, name, data, kernels):
         folder = Path(folder)
         subprocess.run([record_steps, name, data, kernels, str(RATES[kernels]), str(STEPS), str(BATCH), folder], check=True)
         steps = json.loads((folder / "steps.json").read_text())
-        net, losses = pytorch_losses(name, folder, steps, RATES[kernels])
+        net, losses = pytorch_losses(name, folder, steps, RATES[kernels], kernels)
         final, _ = load(folder / "final.safetensors")
     for i, (ours, theirs) in enumerate(zip(steps["losses"], losses, strict=True)):
         error = abs(ours - theirs) / abs(theirs)

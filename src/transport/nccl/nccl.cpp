@@ -200,12 +200,15 @@ void Nccl::compare_sizes(const Label& label, std::span<const Outgoing> outgoing,
   for (size_t i = 0; i < incoming.size(); ++i)
     hear.push_back({incoming[i].peer, reinterpret_cast<std::byte*>(&theirs[i]), sizeof theirs[i]});
   host_->exchange(label, tell, hear, deadline);
-  for (size_t i = 0; i < incoming.size(); ++i)
-    if (theirs[i] != incoming[i].bytes)
-      throw Disagreement(
-          incoming[i].peer, label, theirs[i],
-          fmt::format("{} sends {} bytes, but {} expects {}", peer(incoming[i].peer).text(),
-                      theirs[i], peer(rank()).text(), incoming[i].bytes));
+  for (size_t i = 0; i < incoming.size(); ++i) {
+    if (theirs[i] == incoming[i].bytes) continue;
+    // A rank that has given up because another is lost frees what it was sending.
+    host_->check_peers();
+    throw Disagreement(
+        incoming[i].peer, label, theirs[i],
+        fmt::format("{} sends {} bytes, but {} expects {}", peer(incoming[i].peer).text(),
+                    theirs[i], peer(rank()).text(), incoming[i].bytes));
+  }
 }
 
 void Nccl::exchange(const Label& label, std::span<const Outgoing> outgoing,
