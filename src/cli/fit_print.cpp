@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <set>
 #include <string>
 #include <vector>
@@ -85,13 +84,22 @@ nlohmann::ordered_json if_known(const Way& way, const nlohmann::ordered_json& va
 
 // "1 device (accumulate)".
 std::string devices_of(const Way& way) {
-  return fmt::format("{} ({})", plural(way.devices(), "device"), way.name());
+  const std::string devices = plural(way.devices(), "device");
+  return way.name() == "one device" ? devices : fmt::format("{} ({})", devices, way.name());
+}
+
+// Those of which `is` is true.
+std::vector<Way> some_of(const std::vector<Way>& ways, bool Way::* is) {
+  std::vector<Way> chosen;
+  for (const Way& way : ways)
+    if (way.*is) chosen.push_back(way);
+  return chosen;
 }
 
 // How many devices the batch needs: with plain data parallelism, at least, and to be fast.
 std::vector<std::string> answers(const job::FitResult& found, const FitFlags& flags,
                                  const Recipe& recipe) {
-  auto fitting = found.ways | std::views::filter(&Way::fits);
+  const std::vector<Way> fitting = some_of(found.ways, &Way::fits);
   const auto plain =
       std::ranges::find_if(fitting, [](const Way& way) { return way.name() == "data parallel"; });
   std::string about_plain = fmt::format("Plain data parallelism does not fit on up to {}",
@@ -122,7 +130,7 @@ std::vector<std::string> remarks_on(const job::FitResult& found, const FitFlags&
                               flags.train.placement.devices));
   if (!some([](const Way& way) { return way.fits; })) {
     std::string least;
-    auto known = found.ways | std::views::filter(&Way::known);
+    const std::vector<Way> known = some_of(found.ways, &Way::known);
     const auto needs = [](const Way& way) { return way.needs.sum(); };
     if (const auto way = std::ranges::min_element(known, {}, needs); way != known.end())
       least = fmt::format(": {} with {} would need about {} a device", devices_of(*way),
