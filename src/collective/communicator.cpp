@@ -56,7 +56,7 @@ Communicator::Communicator(std::unique_ptr<transport::Transport> transport,
       options_(std::move(options)),
       one_each_(Shards::even(transport_->world_size(), transport_->world_size())),
       in_two_levels_(are_two_levels(transport_->hosts())),
-      reductions_by_(runner_for(*transport_)),
+      awaited_by_(runner_for(*transport_)),
       messages_(static_cast<size_t>(transport_->world_size())) {
   transport::SharedBoard* const board = transport_->for_host_memory().shared_board();
   if (board != nullptr && world_size() > 1) shared_direct_.emplace(*board);
@@ -232,7 +232,7 @@ Pending Communicator::start_reduction(Collective collective, std::span<const Buf
        cargo, prepare = std::move(prepare)](transport::Handover* handover) {
         reduce_now(collective, kept, shards, operation, cargo, handover, prepare);
       },
-      reductions_by_);
+      awaited_by_);
 }
 
 void Communicator::reduce_now(Collective collective, std::span<const Buffer> terms,
@@ -287,14 +287,15 @@ void Communicator::run(const Call& call, std::span<const Buffer> buffers, Cargo 
 
 Pending Communicator::start(const Call& call, std::span<const Buffer> buffers,
                             std::shared_ptr<const void> owner, Cargo cargo,
-                            std::function<void()> prepare) {
+                            std::function<void()> prepare, Runner runner) {
   if (reduces(call.collective)) require_reducible(buffers[0].type, call.operation);
   return start_in_queue(
       buffers, std::move(owner),
       [this, call, cargo, prepare = std::move(prepare),
        kept = std::vector<Buffer>(buffers.begin(), buffers.end())](transport::Handover* handover) {
         run_now(call, kept, cargo, handover, prepare);
-      });
+      },
+      runner);
 }
 
 // Messages between two ranks are counted by pairs, all other collectives by the group.
@@ -325,6 +326,11 @@ void Communicator::run_now(Call call, std::span<const Buffer> buffers, Cargo car
   if (between_two) messages_[static_cast<size_t>(other)] = call;
   guard(call, cargo, handover, [&] {
     if (prepare) prepare();
+    if (call.collective == Collective::all_gather && shared_direct_ &&
+        call.place == transport::Place::host && call.count > 0)
+      return count(shared_direct_->gather(label_of(call), buffers[0].data, call.count, call.type,
+                                          transport_->for_host_memory(),
+                                          Deadline::in(options_.timeout_seconds)));
     by_program(call, buffers, one_each_);
     if (call.collective != Collective::all_to_all || call.count == 0) return;
     const Range own = slice(call.count, world_size(), rank());

@@ -145,7 +145,7 @@ class Communicator {
   /// `prepare` is called when the collective begins, as in `all_reduce_async`.
   Pending start(const Call& call, std::span<const Buffer> buffers,
                 std::shared_ptr<const void> owner, Cargo cargo = {},
-                std::function<void()> prepare = nullptr);
+                std::function<void()> prepare = nullptr, Runner runner = Runner::own_thread);
 
   /// Collective: every rank gives a text and gets the texts of all, by rank.
   std::vector<std::string> gather_texts(const std::string& text);
@@ -223,7 +223,7 @@ class Communicator {
   CommunicatorOptions options_;  ///< `choose` is used and replaced only in queue_
   const Shards one_each_;        ///< one shard a rank
   const bool in_two_levels_;
-  const Runner reductions_by_;  ///< who runs reductions of shards, of which every rank waits soon
+  const Runner awaited_by_;  ///< who runs what every rank waits for soon after it was started
   using BytesByKind = std::array<std::atomic<int64_t>, Cargo::kKinds>;
   std::shared_ptr<BytesByKind> sent_ = std::make_shared<BytesByKind>();  ///< with groups split off
 

@@ -22,7 +22,7 @@ Pending Communicator::all_gather_async(Buffer buffer, Cargo cargo,
                                        std::shared_ptr<const void> owner,
                                        std::function<void()> prepare) {
   return start({.collective = Collective::all_gather}, {&buffer, 1}, std::move(owner), cargo,
-               std::move(prepare));
+               std::move(prepare), awaited_by_);
 }
 
 void Communicator::reduce_scatter(Buffer buffer, Operation operation) {

@@ -63,16 +63,47 @@ std::span<std::byte* const> SharedDirect::shared_terms(const Reduction& reductio
   const size_t bytes = static_cast<size_t>(reduction.count) * bytes_of(reduction.type);
   const size_t stride =
       (bytes + transport::kCacheLine - 1) / transport::kCacheLine * transport::kCacheLine;
-  if (copies_.bytes < stride * reduction.terms.size()) {
-    copies_ = {};
-    copies_ = transport.allocate(stride * reduction.terms.size());
-  }
+  make_room(stride * reduction.terms.size(), transport);
   copy_terms_.clear();
   for (std::byte* const term : reduction.terms) {
     copy_terms_.push_back(copies_.data.get() + stride * copy_terms_.size());
     std::memcpy(copy_terms_.back(), term, bytes);
   }
   return copy_terms_;
+}
+
+void SharedDirect::make_room(size_t bytes, transport::Transport& transport) {
+  if (copies_.bytes >= bytes) return;
+  copies_ = {};
+  copies_ = transport.allocate(bytes);
+}
+
+int64_t SharedDirect::gather(const transport::Label& label, std::byte* buffer, int64_t count,
+                             Type type, transport::Transport& transport, Deadline deadline) {
+  const auto slice_at = [&](int rank) {
+    const Range range = slice(count, board_.world_size(), rank);
+    return Bytes{static_cast<size_t>(range.begin) * bytes_of(type),
+                 static_cast<size_t>(range.end) * bytes_of(type)};
+  };
+  const Bytes own = slice_at(board_.rank());
+  std::byte* shared = buffer;
+  if (!board_.offset_of(buffer)) {
+    make_room(static_cast<size_t>(count) * bytes_of(type), transport);
+    shared = copies_.data.get();
+    if (own.end > own.begin)
+      std::memcpy(shared + own.begin, buffer + own.begin, own.end - own.begin);
+  }
+  offsets_.assign(1, board_.offset_of(shared).value_or(0));
+  board_.enter(label, offsets_);
+  board_.await_all_entered(deadline);
+  for (int rank = 0; rank < board_.world_size(); ++rank) {
+    const Bytes of = slice_at(rank);
+    if (rank != board_.rank() && of.end > of.begin)
+      std::memcpy(buffer + of.begin, board_.term(rank, 0) + of.begin, of.end - of.begin);
+  }
+  board_.leave();
+  board_.await_all_left(deadline);
+  return static_cast<int64_t>(own.end - own.begin) * (board_.world_size() - 1);
 }
 
 int64_t SharedDirect::through_mailboxes(const transport::Label& label, const Reduction& reduction,

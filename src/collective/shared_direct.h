@@ -13,7 +13,8 @@ namespace lockstep::collective {
 /// and no copies. Each rank folds its slice of all ranks' terms along the canonical tree and writes
 /// it into all ranks' buckets, or only into its own; so an all-reduce reads and writes as many
 /// bytes as the bucket has. Small buckets go through mailboxes: every rank reads the mailboxes of
-/// all and folds everything itself, so that ranks wait for each other once instead of twice.
+/// all and folds everything itself, so that ranks wait for each other once instead of twice. An
+/// all-gather reads the other ranks' slices where they are.
 class SharedDirect {
  public:
   explicit SharedDirect(transport::SharedBoard& board) : board_(board) {}
@@ -40,12 +41,18 @@ class SharedDirect {
   int64_t reduce(const transport::Label& label, const Reduction& reduction,
                  transport::Transport& transport, Deadline deadline);
 
+  /// Collective: an all-gather of the slices of base/range.h. Copies this rank's slice to shared
+  /// memory if the buffer is not there. Returns how many bytes others read of it.
+  int64_t gather(const transport::Label& label, std::byte* buffer, int64_t count, Type type,
+                 transport::Transport& transport, Deadline deadline);
+
  private:
   int64_t through_mailboxes(const transport::Label& label, const Reduction& reduction,
                             Deadline deadline);
   int64_t in_place(const transport::Label& label, const Reduction& reduction, Deadline deadline);
   std::span<std::byte* const> shared_terms(const Reduction& reduction,
                                            transport::Transport& transport);
+  void make_room(size_t bytes, transport::Transport& transport);
 
   transport::SharedBoard& board_;
   transport::Memory copies_;  ///< of terms that are not in shared memory
