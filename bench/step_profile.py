@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FEW = 10
 # The first that matches a symbol, or else its library. Those of kernels begin with "kernels: ".
 GROUPS = {
-    "kernels: Winograd's transforms": r"transform_(inputs|results|gradients|filters|back)<",
+    "kernels: Winograd's transforms": r"transform_(images|results|filters|back)<",
     "kernels: products of matrices": r"gather(_|<)|outer(_|<)",
     "kernels: weights' gradient of the first layer": r"strip|add_to_totals|thin_",
     "kernels: packing": r"kernels::.*(pack|copy<|transpose|take_pixels|spread_pixels)",

@@ -189,57 +189,46 @@ void clear_points(const TileGrid& grid, int64_t from, T* points) {
       store(points + point * grid.point_stride + i * kLanes, Lanes<T>{});
 }
 
-template <typename T>
-void transform_inputs(const TileGrid& grid, const T* images, T* points) {
-  using V = Register<T>;
-  Places places(grid, grid.first), ahead(grid, grid.first + kTilesAhead);
-  for (int64_t i = 0; i < grid.tiles; i += kPixelsAtOnce<T>) {
-    fetch(grid, images, kPixelsAtOnce<T>, ahead);
-    use_next<kSide>(grid, images, grid.tiles - i, places,
-                    [&](const auto& pixels) __attribute__((always_inline)) {
-                      V half[kPoints];
-#pragma GCC unroll 6
-                      for (int64_t j = 0; j < kSide; ++j) {
-                        V column[kSide];
-#pragma GCC unroll 6
-                        for (int64_t k = 0; k < kSide; ++k) column[k] = pixels(k, j);
-                        transform_input<1, kSide>(column, half + j);
-                      }
-                      T* to = points + i * kLanes;
-#pragma GCC unroll 6
-                      for (int64_t j = 0; j < kSide; ++j) {
-                        V row[kSide];
-                        transform_input<1, 1>(half + j * kSide, row);
-#pragma GCC unroll 6
-                        for (int64_t k = 0; k < kSide; ++k, to += grid.point_stride)
-                          store_register(to, row[k]);
-                      }
-                    });
-  }
-  clear_points(grid, grid.tiles + grid.tiles % kPixelsAtOnce<T>, points);
-}
+struct OfInputs {
+  static constexpr int64_t kSize = kSide;
 
-template <typename T>
-void transform_gradients(const TileGrid& grid, const T* images, T* points) {
+  template <int64_t kOutStride, typename V>
+  [[gnu::always_inline]] static void transform(const V* from, V* to) {
+    transform_input<1, kOutStride>(from, to);
+  }
+};
+struct OfGradients {
+  static constexpr int64_t kSize = kTile;
+
+  template <int64_t kOutStride, typename V>
+  [[gnu::always_inline]] static void transform(const V* from, V* to) {
+    spread_gradient<1, kOutStride>(from, to);
+  }
+};
+
+// `Of` has the size of a tile in images, and the transform of a column or row.
+template <typename Of, typename T>
+void transform_images(const TileGrid& grid, const T* images, T* points) {
   using V = Register<T>;
+  constexpr int64_t kSize = Of::kSize;
   Places places(grid, grid.first), ahead(grid, grid.first + kTilesAhead);
   for (int64_t i = 0; i < grid.tiles; i += kPixelsAtOnce<T>) {
     fetch(grid, images, kPixelsAtOnce<T>, ahead);
-    use_next<kTile>(grid, images, grid.tiles - i, places,
+    use_next<kSize>(grid, images, grid.tiles - i, places,
                     [&](const auto& pixels) __attribute__((always_inline)) {
-                      V half[kSide * kTile];
-#pragma GCC unroll 4
-                      for (int64_t j = 0; j < kTile; ++j) {
-                        V column[kTile];
-#pragma GCC unroll 4
-                        for (int64_t k = 0; k < kTile; ++k) column[k] = pixels(k, j);
-                        spread_gradient<1, kTile>(column, half + j);
+                      V half[kSide * kSize];
+#pragma GCC unroll 6
+                      for (int64_t j = 0; j < kSize; ++j) {
+                        V column[kSize];
+#pragma GCC unroll 6
+                        for (int64_t k = 0; k < kSize; ++k) column[k] = pixels(k, j);
+                        Of::template transform<kSize>(column, half + j);
                       }
                       T* to = points + i * kLanes;
 #pragma GCC unroll 6
                       for (int64_t j = 0; j < kSide; ++j) {
                         V row[kSide];
-                        spread_gradient<1, 1>(half + j * kTile, row);
+                        Of::template transform<1>(half + j * kSize, row);
 #pragma GCC unroll 6
                         for (int64_t k = 0; k < kSide; ++k, to += grid.point_stride)
                           store_register(to, row[k]);

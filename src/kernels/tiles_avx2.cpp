@@ -2,11 +2,11 @@
 
 namespace lockstep::kernels::avx2 {
 
-const TileTransforms<float> kTileTransforms = {transform_inputs<float>, transform_gradients<float>,
-                                               transform_results<float>, transform_filters<float>,
-                                               transform_back<float>};
+const TileTransforms<float> kTileTransforms = {
+    transform_images<OfInputs, float>, transform_images<OfGradients, float>,
+    transform_results<float>, transform_filters<float>, transform_back<float>};
 const TileTransforms<double> kTileTransformsOfDoubles = {
-    transform_inputs<double>, transform_gradients<double>, transform_results<double>,
-    transform_filters<double>, transform_back<double>};
+    transform_images<OfInputs, double>, transform_images<OfGradients, double>,
+    transform_results<double>, transform_filters<double>, transform_back<double>};
 
 }  // namespace lockstep::kernels::avx2

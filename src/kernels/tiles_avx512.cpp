@@ -2,8 +2,8 @@
 
 namespace lockstep::kernels::avx512 {
 
-const TileTransforms<float> kTileTransforms = {transform_inputs<float>, transform_gradients<float>,
-                                               transform_results<float>, transform_filters<float>,
-                                               transform_back<float>};
+const TileTransforms<float> kTileTransforms = {
+    transform_images<OfInputs, float>, transform_images<OfGradients, float>,
+    transform_results<float>, transform_filters<float>, transform_back<float>};
 
 }  // namespace lockstep::kernels::avx512

@@ -3,12 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <map>
 #include <sstream>
 #include <tuple>
 
 #include "base/agreement.h"
+#include "parallel/memory_groups.h"
 #include "parallel/same_model.h"
 #include "parallel/sharded_update.h"
 #include "parallel/tensor_buffer.h"
@@ -39,19 +39,17 @@ Parameters parameters_in(const Groups& groups) {
 
 // Each is updated by itself, perhaps by another worker.
 void require_own_memory(const Parameters& parameters) {
-  const auto begin_of = [](const GroupedParameter* parameter) {
-    return static_cast<const std::byte*>(parameter->tensor.data_ptr());
-  };
-  std::vector<const GroupedParameter*> in_order;
+  std::vector<Tensor> tensors;
+  for (const GroupedParameter& parameter : parameters) tensors.push_back(parameter.tensor);
+  const parallel::MemoryGroups memory(tensors);
+  std::map<size_t, const GroupedParameter*> owners;
   for (const GroupedParameter& parameter : parameters)
-    if (parameter.tensor.numel() > 0) in_order.push_back(&parameter);
-  std::ranges::sort(in_order, {}, begin_of);
-  for (size_t i = 1; i < in_order.size(); ++i)
-    if (begin_of(in_order[i]) < begin_of(in_order[i - 1]) + in_order[i - 1]->tensor.nbytes())
+    if (const auto [owner, is_new] = owners.emplace(memory.of(parameter.tensor), &parameter);
+        !is_new)
       throw BadInput(
           "ShardedOptimizer: {} and {} share memory, but each is updated by itself; give one of "
           "them, or a .clone()",
-          in_order[i - 1]->name(), in_order[i]->name());
+          parameter.name(), owner->second->name());
 }
 
 const Parameters& checked(const Parameters& parameters) {
