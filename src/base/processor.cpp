@@ -1,10 +1,55 @@
 #include "base/processor.h"
 
+#include <algorithm>
+#include <cstdlib>
+
+#include "lockstep/error.h"
+
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
 
 namespace lockstep {
+namespace {
+
+constexpr const char* kVariable = "LOCKSTEP_INSTRUCTIONS";
+
+struct NamedSet {
+  InstructionSet set;
+  const char* name;
+  const char* openblas_core;  ///< whose kernels need no more
+};
+constexpr NamedSet kSets[] = {{InstructionSet::portable, "portable", nullptr},
+                              {InstructionSet::avx2, "avx2", "Haswell"},
+                              {InstructionSet::avx512, "avx512", "SkylakeX"}};
+
+const NamedSet& row_of(InstructionSet set) {
+  return *std::ranges::find(kSets, set, &NamedSet::set);
+}
+
+}  // namespace
+
+std::string to_string(InstructionSet set) {
+  return row_of(set).name;
+}
+
+std::optional<InstructionSet> asked_instruction_set() {
+  const char* const asked = std::getenv(kVariable);
+  if (asked == nullptr || *asked == '\0') return std::nullopt;
+  const InstructionSet most = widest_instruction_set();
+  const auto found = std::ranges::find(kSets, std::string(asked), &NamedSet::name);
+  if (found == std::end(kSets))
+    throw BadInput("{}={}: must be portable, avx2 or avx512; this processor has {} at most",
+                   kVariable, asked, to_string(most));
+  if (found->set > most)
+    throw BadInput("{}={}: this processor has {} at most", kVariable, asked, to_string(most));
+  return found->set;
+}
+
+void choose_openblas_kernels() {
+  const InstructionSet set = asked_instruction_set().value_or(widest_instruction_set());
+  if (const char* const core = row_of(set).openblas_core) setenv("OPENBLAS_CORETYPE", core, 0);
+}
 
 #ifdef __x86_64__
 
@@ -19,13 +64,24 @@ bool has_f16c() {
 
 }  // namespace
 
+InstructionSet widest_instruction_set() {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    return InstructionSet::portable;
+  const bool has_all = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  return has_all ? InstructionSet::avx512 : InstructionSet::avx2;
+}
+
 bool has_wide_registers() {
-  static const bool found =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+  static const bool found = widest_instruction_set() != InstructionSet::portable && has_f16c();
   return found;
 }
 
 #else
+
+InstructionSet widest_instruction_set() {
+  return InstructionSet::portable;
+}
 
 bool has_wide_registers() {
   return false;

@@ -1,10 +1,36 @@
 #pragma once
 
+#include <optional>
+#include <string>
+
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
 namespace lockstep {
+
+/// What code is compiled for.
+enum class InstructionSet {
+  portable,  ///< any processor
+  avx2,      ///< AVX2 and FMA
+  avx512,
+};
+
+/// As LOCKSTEP_INSTRUCTIONS: "portable", "avx2", "avx512".
+std::string to_string(InstructionSet set);
+
+/// The widest that this processor has.
+InstructionSet widest_instruction_set();
+
+/// That which the environment variable LOCKSTEP_INSTRUCTIONS names, if it is set. Throws BadInput if
+/// there is none of that name, or if the processor lacks it.
+std::optional<InstructionSet> asked_instruction_set();
+
+/// Lets OpenBLAS, if it is loaded after this, compute for that instruction set, or for the
+/// processor's widest: it takes processors that are newer than itself for very old ones. Does
+/// nothing where OPENBLAS_CORETYPE is set. It changes the environment: call it before there are
+/// threads.
+void choose_openblas_kernels();
 
 /// Loops that compute results are written once and compiled twice: for any processor, and for those
 /// with wide registers. Both round alike, so that results do not depend on the processor.

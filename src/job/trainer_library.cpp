@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "base/plugin_queue.h"
+#include "base/processor.h"
 #include "job/exit_guard.h"
 #include "lockstep/error.h"
 
@@ -76,6 +77,7 @@ std::string load_plugins(const train::TrainerLibrary& trainer,
 }
 
 std::future<const train::TrainerLibrary*> load_trainer() {
+  choose_openblas_kernels();
   return std::async(std::launch::async, load);
 }
 

@@ -2,49 +2,22 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include <cstdlib>
-
 #include "kernels/direct_convolution.h"
 #include "lockstep/error.h"
 
 namespace lockstep::kernels {
 namespace {
 
-constexpr const char* kVariable = "LOCKSTEP_INSTRUCTIONS";
-constexpr InstructionSet kSets[] = {InstructionSet::portable, InstructionSet::avx2,
-                                    InstructionSet::avx512};
-
-InstructionSet widest() {
-#ifdef __x86_64__
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
-    return InstructionSet::portable;
-  const bool has_all = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-  return has_all ? InstructionSet::avx512 : InstructionSet::avx2;
-#else
-  return InstructionSet::portable;
-#endif
-}
-
 InstructionSet chosen() {
-  const InstructionSet most = widest();
-  const char* const asked = std::getenv(kVariable);
-  if (asked == nullptr || *asked == '\0')
-    return most == InstructionSet::avx512 && !direct_convolution_may_use_avx512()
-               ? InstructionSet::avx2
-               : most;
-  for (const InstructionSet set : kSets) {
-    if (to_string(set) != asked) continue;
-    if (set > most)
-      throw BadInput("{}={}: this processor has {} at most", kVariable, asked, to_string(most));
-    // oneDNN follows, so that it computes as on a processor that has no more.
-    if (set == InstructionSet::avx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
-    if (set == InstructionSet::avx512 && !direct_convolution_may_use_avx512())
-      throw BadInput("{}={}: ONEDNN_MAX_CPU_ISA forbids it; unset one of them", kVariable, asked);
-    return set;
-  }
-  throw BadInput("{}={}: must be portable, avx2 or avx512; this processor has {} at most",
-                 kVariable, asked, to_string(most));
+  const auto asked = asked_instruction_set();
+  // oneDNN follows, so that it computes as on a processor that has no more.
+  if (asked == InstructionSet::avx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+  const InstructionSet set = asked.value_or(widest_instruction_set());
+  if (set != InstructionSet::avx512 || direct_convolution_may_use_avx512()) return set;
+  if (asked)
+    throw BadInput("LOCKSTEP_INSTRUCTIONS={}: ONEDNN_MAX_CPU_ISA forbids it; unset one of them",
+                   to_string(set));
+  return InstructionSet::avx2;
 }
 
 }  // namespace
@@ -52,18 +25,6 @@ InstructionSet chosen() {
 InstructionSet instruction_set() {
   static const InstructionSet set = chosen();
   return set;
-}
-
-std::string to_string(InstructionSet set) {
-  switch (set) {
-    case InstructionSet::portable:
-      return "portable";
-    case InstructionSet::avx2:
-      return "avx2";
-    case InstructionSet::avx512:
-      return "avx512";
-  }
-  return "";
 }
 
 bool supported() {

@@ -2,22 +2,14 @@
 
 #include <string>
 
+#include "base/processor.h"
+
 namespace lockstep::kernels {
 
-/// What kernels are compiled for.
-enum class InstructionSet {
-  portable,  ///< any processor: LibTorch's kernels, ours are not used
-  avx2,      ///< AVX2 and FMA
-  avx512,
-};
-
-/// That whose kernels this process uses: the widest that the processor has, or the one that the
-/// environment variable LOCKSTEP_INSTRUCTIONS names. Throws BadInput if it names none of them, or
-/// one that the processor lacks. (ONEDNN_MAX_CPU_ISA counts as well: below AVX-512, ours do not use
-/// it either.)
+/// That whose kernels this process uses; portable: LibTorch's kernels, ours are not used. It is the
+/// one that LOCKSTEP_INSTRUCTIONS names, or the widest that the processor has and
+/// ONEDNN_MAX_CPU_ISA allows. Throws BadInput, as asked_instruction_set() does.
 InstructionSet instruction_set();
-/// As LOCKSTEP_INSTRUCTIONS: "portable", "avx2", "avx512".
-std::string to_string(InstructionSet set);
 
 /// Whether kernels of ours are used at all.
 bool supported();

@@ -80,7 +80,7 @@ void Reporter::start(int64_t parameters) {
       {"torch", TORCH_VERSION},
       {"lockstep", LOCKSTEP_VERSION},
       {"processor", processor_name()},
-      {"instructions", kernels::to_string(kernels::instruction_set())}};
+      {"instructions", to_string(kernels::instruction_set())}};
   for (const auto& [key, value] : result_values(recipe_)) event["recipe"][key] = value;
   if (!recipe_.model.weights.empty() && !setup_.lacks_weights)
     event["weights_sha256"] = digest_file(Digest::Kind::sha256, recipe_.model.weights);
@@ -133,7 +133,7 @@ void Reporter::warn_of_other_processor(const Json& before) {
   const auto describe = [](const std::string& name, const std::string& instructions) {
     return fmt::format("{} (LOCKSTEP_INSTRUCTIONS: {})", name, instructions);
   };
-  const std::string instructions = kernels::to_string(kernels::instruction_set());
+  const std::string instructions = to_string(kernels::instruction_set());
   const std::string now = describe(processor_name(), instructions);
   const std::string then = describe(before.value("processor", processor_name()),
                                     before.value("instructions", instructions));

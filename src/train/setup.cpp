@@ -90,7 +90,7 @@ void require_same_run(const Setup& setup, Facts facts) {
   facts.emplace_back("the data's digest", setup.data->digest);
   // A shard's bits would depend on which worker computes it.
   facts.emplace_back("the instruction set of kernels (set LOCKSTEP_INSTRUCTIONS alike for all)",
-                     kernels::to_string(kernels::instruction_set()));
+                     to_string(kernels::instruction_set()));
   facts.emplace_back("the objective's metrics", describe(setup.objective->metrics()));
   agree(facts, [&](const std::string& text) { return setup.group.gather_texts(text); });
 }

@@ -145,6 +145,14 @@ def a_reference_blas_is_a_problem(lockstep):
     assert "blas.reference" not in ask(lockstep).ids()
 
 
+def openblas_computes_with_the_instructions_of_our_kernels(lockstep):
+    assert ask(lockstep, LOCKSTEP_INSTRUCTIONS="avx2").facts["blas"]["core"] == "Haswell"
+    answer = ask(lockstep, OPENBLAS_CORETYPE="Nehalem")
+    assert answer.facts["blas"]["core"] == "Nehalem", answer.facts
+    answer.expect("blas.core", "advice", "computes as for Nehalem")
+    assert "blas.core" not in ask(lockstep).ids()
+
+
 def odd_numbers_of_threads_are_named(lockstep):
     answer = ask(lockstep, OMP_NUM_THREADS="many")
     answer.expect("blas.thread_variable", "advice", "OMP_NUM_THREADS='many'", "unset OMP_NUM_THREADS")
@@ -233,6 +241,7 @@ if __name__ == "__main__":
         a_full_dev_shm_is_a_problem,
         too_few_addresses_are_a_problem,
         a_reference_blas_is_a_problem,
+        openblas_computes_with_the_instructions_of_our_kernels,
         odd_numbers_of_threads_are_named,
         wrong_ranks_are_problems,
         a_master_port_in_use_is_a_problem,
