@@ -22,8 +22,8 @@ std::string to_string(InstructionSet set);
 /// The widest that this processor has.
 InstructionSet widest_instruction_set();
 
-/// That which the environment variable LOCKSTEP_INSTRUCTIONS names, if it is set. Throws BadInput if
-/// there is none of that name, or if the processor lacks it.
+/// That which the environment variable LOCKSTEP_INSTRUCTIONS names, if it is set. Throws BadInput
+/// if there is none of that name, or if the processor lacks it.
 std::optional<InstructionSet> asked_instruction_set();
 
 /// Lets OpenBLAS, if it is loaded after this, compute for that instruction set, or for the

@@ -258,7 +258,7 @@ void Communicator::reduce_now(Collective collective, std::span<const Buffer> ter
     else if (whole && call.algorithm.is_engine())
       by_engine(call, terms);
     else
-      by_program(call, terms, shards);
+      in_pieces(call, terms, shards);
   });
 }
 

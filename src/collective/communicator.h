@@ -201,6 +201,7 @@ class Communicator {
   void check_terms(Collective collective, std::span<const Buffer> terms,
                    const Shards& shards) const;
   void in_shared_memory(const Call& call, std::span<const Buffer> terms, const Shards& shards);
+  void in_pieces(const Call& call, std::span<const Buffer> terms, const Shards& shards);
   void by_program(const Call& call, std::span<const Buffer> terms, const Shards& shards);
   void by_engine(const Call& call, std::span<const Buffer> terms);
   Plan plan_for(const Request& request) const;

@@ -1,5 +1,6 @@
 // The three ways in which a communicator runs a collective: in memory that ranks share, by a
 // program that sends messages, or by the engine of a transport.
+#include <algorithm>
 #include <utility>
 
 #include "collective/communicator.h"
@@ -47,6 +48,26 @@ void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> te
       label_of(call),
       {term_places_, widths_, results, call.count, call.type, call.operation, divide_by},
       transport_->for_host_memory(), Deadline::in(options_.timeout_seconds)));
+}
+
+// Canonical plans add the same way whatever the size of a bucket. In pieces, what was added is
+// still in a cache when it is sent.
+void Communicator::in_pieces(const Call& call, std::span<const Buffer> terms,
+                             const Shards& shards) {
+  const bool may_cut = call.collective == Collective::all_reduce && call.algorithm.is_canonical();
+  const size_t element = bytes_of(call.type);
+  const auto most = static_cast<int64_t>(carrier(terms[0].place).bytes_at_a_time() / element);
+  if (!may_cut || most == 0) return by_program(call, terms, shards);
+  Call piece = call;
+  std::vector<Buffer> buffers(terms.begin(), terms.end());
+  for (int64_t begin = 0; begin == 0 || begin < call.count; begin += most) {
+    piece.count = std::min(most, call.count - begin);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      buffers[i].data = terms[i].data + static_cast<size_t>(begin) * element;
+      buffers[i].count = piece.count;
+    }
+    by_program(piece, buffers, shards);
+  }
 }
 
 void Communicator::by_program(const Call& call, std::span<const Buffer> terms,

@@ -150,6 +150,10 @@ class Transport {
     return all_alike;
   }
 
+  /// So many bytes of a large reduction are best carried at a time, because what moves them are
+  /// processors with caches, and not a network; 0: all at once. It is the same on all ranks.
+  virtual size_t bytes_at_a_time() const { return 0; }
+
   /// The transport's own all-reduce; nullptr if it has none.
   virtual Engine* engine() { return nullptr; }
 

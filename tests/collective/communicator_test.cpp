@@ -46,6 +46,15 @@ TEST_P(Communicators, GiveTheSameBitsWhereRanksOwnDifferentNumbersOfShards) {
   }
 }
 
+// Over TCP on one host, 1 MiB for each rank are reduced at a time.
+TEST_P(Communicators, GiveTheSameBitsForLargeBuckets) {
+  constexpr int64_t kShards = 2, kCount = 600'007;
+  in_group(2, [&](Communicator& group) {
+    EXPECT_TRUE(same_bits(sum_of_shards(group, Shards::even(kShards, 2), kCount),
+                          canonical_sum(0, kShards, kCount)));
+  });
+}
+
 TEST_P(Communicators, AddBucketsInMemoryOfTheTransport) {
   constexpr int64_t kCount = 100'000;
   in_group(4, [&](Communicator& group) {

@@ -12,7 +12,7 @@
 namespace lockstep::transport {
 namespace {
 
-constexpr size_t kPiece = size_t{256} << 10;
+constexpr size_t kPiece = size_t{1} << 20;
 constexpr size_t kBlock = 64;
 
 std::string text(const Label& label, size_t bytes) {
