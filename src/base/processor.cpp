@@ -17,20 +17,15 @@ constexpr const char* kVariable = "LOCKSTEP_INSTRUCTIONS";
 struct NamedSet {
   InstructionSet set;
   const char* name;
-  const char* openblas_core;  ///< whose kernels need no more
 };
-constexpr NamedSet kSets[] = {{InstructionSet::portable, "portable", nullptr},
-                              {InstructionSet::avx2, "avx2", "Haswell"},
-                              {InstructionSet::avx512, "avx512", "SkylakeX"}};
-
-const NamedSet& row_of(InstructionSet set) {
-  return *std::ranges::find(kSets, set, &NamedSet::set);
-}
+constexpr NamedSet kSets[] = {{InstructionSet::portable, "portable"},
+                              {InstructionSet::avx2, "avx2"},
+                              {InstructionSet::avx512, "avx512"}};
 
 }  // namespace
 
 std::string to_string(InstructionSet set) {
-  return row_of(set).name;
+  return std::ranges::find(kSets, set, &NamedSet::set)->name;
 }
 
 std::optional<InstructionSet> asked_instruction_set() {
@@ -44,11 +39,6 @@ std::optional<InstructionSet> asked_instruction_set() {
   if (found->set > most)
     throw BadInput("{}={}: this processor has {} at most", kVariable, asked, to_string(most));
   return found->set;
-}
-
-void choose_openblas_kernels() {
-  const InstructionSet set = asked_instruction_set().value_or(widest_instruction_set());
-  if (const char* const core = row_of(set).openblas_core) setenv("OPENBLAS_CORETYPE", core, 0);
 }
 
 #ifdef __x86_64__

@@ -26,12 +26,6 @@ InstructionSet widest_instruction_set();
 /// if there is none of that name, or if the processor lacks it.
 std::optional<InstructionSet> asked_instruction_set();
 
-/// Lets OpenBLAS, if it is loaded after this, compute for that instruction set, or for the
-/// processor's widest: it takes processors that are newer than itself for very old ones. Does
-/// nothing where OPENBLAS_CORETYPE is set. It changes the environment: call it before there are
-/// threads.
-void choose_openblas_kernels();
-
 /// Loops that compute results are written once and compiled twice: for any processor, and for those
 /// with wide registers. Both round alike, so that results do not depend on the processor.
 #ifdef __x86_64__

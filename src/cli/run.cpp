@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/host.h"
-#include "base/processor.h"
+#include "base/library_settings.h"
 #include "cli/command.h"
 #include "cli/placement_flags.h"
 #include "cli/tell.h"
@@ -76,7 +76,7 @@ int threads_per_worker(int workers) {
 int run_here(const launch::PlacementFlags& placement, const std::vector<std::string>& program) {
   launch::check(placement);
   find_program(program.front());
-  choose_openblas_kernels();
+  set_up_libraries();
   const int threads = threads_per_worker(placement.workers());
   const StartedPlaced started = start_placed(placement, launch::Prefixed::all);
   if (started.worker) become(program, *started.worker, placement.workers(), threads);
@@ -159,7 +159,7 @@ int run_as_told() {
     tell(fmt::format("host {}: {}", job.host, error.what()));
     return error.exit_code();
   }
-  choose_openblas_kernels();
+  set_up_libraries();
   const int threads = threads_per_worker(job.workers);
   const std::vector<launch::Job> jobs = jobs_of(job);
   const launch::StartedWorkers started = launch::start_workers(

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "base/digest.h"
+#include "base/library_settings.h"
 #include "base/plugin_queue.h"
-#include "base/processor.h"
 #include "job/exit_guard.h"
 #include "lockstep/error.h"
 
@@ -77,7 +77,7 @@ std::string load_plugins(const train::TrainerLibrary& trainer,
 }
 
 std::future<const train::TrainerLibrary*> load_trainer() {
-  choose_openblas_kernels();
+  set_up_libraries();
   return std::async(std::launch::async, load);
 }
 
