@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
+#include <system_error>
 
 namespace lockstep {
 
@@ -10,12 +10,18 @@ namespace fs = std::filesystem;
 
 // An install may be moved: what counts is where this library is now.
 std::string shipped(const std::string& name) {
-  Dl_info library = {};
-  if (dladdr(reinterpret_cast<const void*>(&shipped), &library) == 0) return name;
+  const fs::path core = core_library();
+  const fs::path installed = (core.parent_path() / LOCKSTEP_SHARE / name).lexically_normal();
   std::error_code error;
-  const fs::path folder = fs::weakly_canonical(library.dli_fname, error).parent_path();
-  const fs::path installed = (folder / LOCKSTEP_SHARE / name).lexically_normal();
-  return !error && fs::exists(installed, error) ? installed.string() : name;
+  return !core.empty() && fs::exists(installed, error) ? installed.string() : name;
+}
+
+fs::path core_library() {
+  Dl_info library = {};
+  if (dladdr(reinterpret_cast<const void*>(&core_library), &library) == 0) return {};
+  std::error_code error;
+  const fs::path path = fs::weakly_canonical(library.dli_fname, error);
+  return error ? fs::path() : path;
 }
 
 }  // namespace lockstep

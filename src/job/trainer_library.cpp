@@ -8,6 +8,7 @@
 #include "base/digest.h"
 #include "base/library_settings.h"
 #include "base/plugin_queue.h"
+#include "base/shipped.h"
 #include "job/exit_guard.h"
 #include "lockstep/error.h"
 
@@ -19,16 +20,8 @@ namespace fs = std::filesystem;
 // With the version in its name, as programs that link it load it.
 constexpr const char* kFile = "liblockstep.so." LOCKSTEP_SOVERSION;
 
-// The library (or program) that this file is linked into.
-fs::path own_path() {
-  Dl_info info = {};
-  if (dladdr(reinterpret_cast<const void*>(&load_trainer), &info) == 0)
-    throw Error("cannot find the path of liblockstep_core");
-  return fs::canonical(info.dli_fname);
-}
-
 fs::path library_path() {
-  fs::path path = own_path().parent_path() / kFile;
+  fs::path path = core_library().parent_path() / kFile;
   if (!fs::exists(path))
     throw Error(
         fmt::format("{}: not found in {}, beside liblockstep_core; build or install Lockstep again",
@@ -49,7 +42,7 @@ const train::TrainerLibrary* load() {
 
 std::string trainer_fingerprint() {
   Digest both(Digest::Kind::sha256);
-  for (const fs::path& path : {own_path(), library_path()})
+  for (const fs::path& path : {core_library(), library_path()})
     both.add(digest_file(Digest::Kind::sha256, path));
   return both.hex().substr(0, 16);
 }

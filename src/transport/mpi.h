@@ -7,10 +7,11 @@
 
 namespace lockstep::transport {
 
-/// Whether this build has MPI. Without it the functions below throw BadInput saying so.
+/// Whether this build has MPI: liblockstep_mpi, which is loaded by the first of the functions below
+/// that is called. Without it they throw BadInput saying so, and Error where it cannot be loaded.
 bool mpi_is_built();
 
-/// The first line of the MPI library's version text, or "none".
+/// The first line of the MPI library's version text; "none" if this build has no MPI.
 std::string mpi_version();
 
 struct MpiOptions {

@@ -11,7 +11,7 @@ Table<TransportRow>& transports() {
 
 namespace {
 
-// Here, because the build chooses the implementation: mpi/mpi.cpp, or mpi/no_mpi.cpp, which throws.
+// Here, because the implementation is in a library that is loaded when it is used.
 const bool mpi_added = transports().add(
     {"mpi", "any MPI, started by its mpirun or by srun", TransportRow::Meeting::mpi,
      [](Rendezvous& rendezvous, const TransportOptions& options) {

@@ -8,7 +8,7 @@
 #include "collective/random_shards.h"
 #include "transport/engine.h"
 #include "transport/hybrid.h"
-#include "transport/mpi.h"
+#include "transport/mpi/entry.h"
 
 namespace lockstep::collective {
 namespace {
@@ -19,7 +19,7 @@ class MpiCommunicator : public ::testing::Test {
  protected:
   // "mpi", or "hybrid_K": the first K ranks pretend to be on one host, the others on another.
   Communicator group_over(const std::string& carrier, Algorithm algorithm) {
-    auto transport = transport::connect_mpi(*all_);
+    auto transport = transport::mpi::connect(*all_);
     if (carrier != "mpi") {
       const int on_first = std::stoi(carrier.substr(carrier.find('_') + 1));
       transport = transport::connect_hybrid(*all_, std::move(transport),
@@ -37,7 +37,7 @@ class MpiCommunicator : public ::testing::Test {
     return all;
   }
 
-  std::unique_ptr<transport::Rendezvous> all_ = transport::mpi_rendezvous({.connect_seconds = 30});
+  std::unique_ptr<transport::Rendezvous> all_ = transport::mpi::rendezvous({.connect_seconds = 30});
 };
 
 TEST_F(MpiCommunicator, GivesTheSameBitsForEveryAlgorithmAndNumberOfTerms) {

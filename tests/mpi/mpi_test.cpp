@@ -1,7 +1,5 @@
 // Runs as every rank of a job of three: all ranks go through the same tests in the same order, and
 // each looks at what it got itself.
-#include "transport/mpi.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include "collective/fold/fold.h"
 #include "expect_error.h"
 #include "transport/engine.h"
+#include "transport/mpi/entry.h"
 #include "transport/shm/shm.h"
 
 namespace lockstep::transport {
@@ -35,12 +34,12 @@ class Mpi : public testing::Test {
  protected:
   std::unique_ptr<Transport> among(std::vector<int> members) {
     GroupRendezvous group(*all_, std::move(members));
-    return connect_mpi(group);
+    return mpi::connect(group);
   }
 
   // In every test anew: what failed before does not matter.
-  std::unique_ptr<Rendezvous> all_ = mpi_rendezvous({.connect_seconds = 30});
-  std::unique_ptr<Transport> transport_ = connect_mpi(*all_);
+  std::unique_ptr<Rendezvous> all_ = mpi::rendezvous({.connect_seconds = 30});
+  std::unique_ptr<Transport> transport_ = mpi::connect(*all_);
   int rank_ = all_->rank();
 };
 
@@ -229,8 +228,8 @@ namespace {
 int end_badly(const std::string& mode) {
   using namespace lockstep;
   try {
-    const auto all = transport::mpi_rendezvous();
-    auto transport = transport::connect_mpi(*all);
+    const auto all = transport::mpi::rendezvous();
+    auto transport = transport::mpi::connect(*all);
     if (mode == "abort" && all->rank() == 1) transport->abort("the disk is full");
     if (mode == "abort") all->gather("never");
     if (mode == "mismatch") {
@@ -254,7 +253,7 @@ int end_badly(const std::string& mode) {
 
 // The launcher's exit code does not tell whether tests of failures passed: rank 0's last line does.
 int report_for_all_ranks(int failed) {
-  const auto all = lockstep::transport::mpi_rendezvous({.connect_seconds = 30});
+  const auto all = lockstep::transport::mpi::rendezvous({.connect_seconds = 30});
   const auto results = all->gather(failed == 0 ? "passed" : "failed");
   const auto passed = std::count(results.begin(), results.end(), "passed");
   if (all->rank() == 0)

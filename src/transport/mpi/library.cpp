@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "lockstep/error.h"
-#include "transport/mpi.h"
+#include "transport/mpi/entry.h"
 
 namespace lockstep::transport::mpi {
 namespace {
@@ -25,7 +25,7 @@ int started_by(const MpiLauncher& launcher) {
 }
 
 [[noreturn]] void refuse(const MpiLauncher& launcher) {
-  const std::string built_with = mpi_version();
+  const std::string built_with = version();
   const bool open_mpi = built_with.starts_with(kOpenMpi.name);
   throw BadInput(
       "the mpirun of {} ({}={}) started this program, but it was built with another MPI, {}, which "
@@ -37,7 +37,7 @@ int started_by(const MpiLauncher& launcher) {
 
 // MPICH 5 ends such a program in MPI_Init, without saying what to do.
 void expect_own_launcher() {
-  const bool is_mpich = mpi_version().starts_with(kMpich.name);
+  const bool is_mpich = version().starts_with(kMpich.name);
   if (is_mpich && started_by(kOpenMpi) > 1 && started_by(kMpich) == 0) refuse(kOpenMpi);
 }
 

@@ -1,5 +1,3 @@
-#include "transport/mpi.h"
-
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 
 #include "base/host.h"
 #include "transport/engine.h"
+#include "transport/mpi/entry.h"
 #include "transport/mpi/exchange.h"
 #include "transport/mpi/library.h"
 #include "transport/mpi/whereabouts_notes.h"
@@ -228,11 +227,7 @@ MPI_Comm communicator_of(const std::vector<Introduction>& all) {
 
 }  // namespace
 
-bool mpi_is_built() {
-  return true;
-}
-
-std::string mpi_version() {
+std::string mpi::version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text = {};
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
@@ -242,7 +237,7 @@ std::string mpi_version() {
   return first;
 }
 
-std::unique_ptr<Rendezvous> mpi_rendezvous(const MpiOptions& options) {
+std::unique_ptr<Rendezvous> mpi::rendezvous(const MpiOptions& options) {
   mpi::Library::get();
   int world = 0;
   mpi::check(MPI_Comm_size(MPI_COMM_WORLD, &world), "MPI_Comm_size");
@@ -254,7 +249,7 @@ std::unique_ptr<Rendezvous> mpi_rendezvous(const MpiOptions& options) {
       options);
 }
 
-std::unique_ptr<Transport> connect_mpi(Rendezvous& rendezvous, const MpiOptions& options) {
+std::unique_ptr<Transport> mpi::connect(Rendezvous& rendezvous, const MpiOptions& options) {
   mpi::Library::get();
   const auto all = introduce(rendezvous, world_rank());
   std::vector<Peer> peers;
@@ -265,3 +260,10 @@ std::unique_ptr<Transport> connect_mpi(Rendezvous& rendezvous, const MpiOptions&
 }
 
 }  // namespace lockstep::transport
+
+extern "C" [[gnu::visibility("default")]] const lockstep::transport::mpi::Entry*
+lockstep_mpi_entry() {
+  using namespace lockstep::transport;
+  static constexpr mpi::Entry kAll = {mpi::version, mpi::rendezvous, mpi::connect};
+  return &kAll;
+}
