@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/digest.h"
+#include "base/large_memory.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -111,7 +112,7 @@ HeldBytes InputFile::take_rest(int64_t bytes) {
   expect_remaining(bytes);
   const auto size = static_cast<size_t>(bytes);
   if (bytes > kReadAtMost && gzdirect(file_.get()) != 0) return map_rest(size);
-  const std::shared_ptr<std::byte> memory(new std::byte[size], [](auto* all) { delete[] all; });
+  const std::shared_ptr<std::byte> memory = large_memory(size);
   read({memory.get(), size});
   expect_end();
   return {memory, size};
