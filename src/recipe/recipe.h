@@ -70,7 +70,7 @@ struct Recipe {
   } parallel;
 
   struct EvaluateSection {
-    int64_t batch = 256;
+    int64_t batch = 64;
   } evaluate;
 
   struct CheckpointSection {
