@@ -56,6 +56,15 @@ TEST_F(Instructions, OfARunAreInItsStartEventAndGiveTheSameModel) {
     EXPECT_EQ(kernel, "torch") << layer;
 }
 
+TEST_F(Instructions, AreThoseOfOpenBlasInProgramsThatRunStarts) {
+  const Words program = {"run", "-n", "1", "--", "sh", "-c", "echo core=$OPENBLAS_CORETYPE."};
+  const ScopedVariable narrow("LOCKSTEP_INSTRUCTIONS", "avx2");
+  const ScopedVariable own("OPENBLAS_CORETYPE", "Zen");
+  EXPECT_NE(lockstep_command(program).out.find("core=Zen."), std::string::npos);
+  unsetenv("OPENBLAS_CORETYPE");
+  EXPECT_NE(lockstep_command(program).out.find("core=Haswell."), std::string::npos);
+}
+
 TEST_F(Instructions, ThatChangeBetweenStopAndResumeAreWarnedOf) {
   ASSERT_EQ(train("run", "avx2", {"--stop-at-step", "2"}).exit_code, 0);
   EXPECT_EQ(event("run", "warning"), Json());

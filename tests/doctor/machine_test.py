@@ -62,7 +62,8 @@ class Answer:
 
 def ask(lockstep, *flags, around=lambda command: command, **variables):
     """The answer of the program, which `around` may start in other surroundings."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+    kept = os.environ.items()
+    environment = {name: value for name, value in kept if not name.startswith((*LAUNCHERS, "OPENBLAS_"))}
     command = around([str(lockstep), "doctor", "--json", *flags])
     return Answer(subprocess.run(command, env={**environment, **variables}, capture_output=True, text=True, timeout=HANG_SECONDS))
 
