@@ -51,25 +51,25 @@ void Communicator::in_shared_memory(const Call& call, std::span<const Buffer> te
 }
 
 // Canonical plans add the same way whatever the size of a bucket. In pieces, what was added is
-// still in a cache when it is sent.
+// still in a cache when it is sent. Messages are labelled with the whole call, so that ranks whose
+// buckets differ notice it with the first piece.
 void Communicator::in_pieces(const Call& call, std::span<const Buffer> terms,
                              const Shards& shards) {
   const bool may_cut = call.collective == Collective::all_reduce && call.algorithm.is_canonical();
   const size_t element = bytes_of(call.type);
   const auto most = static_cast<int64_t>(carrier(terms[0].place).bytes_at_a_time() / element);
   if (!may_cut || most == 0) return by_program(call, terms, shards);
-  Call piece = call;
-  std::vector<Buffer> buffers(terms.begin(), terms.end());
+  std::vector<Buffer> pieces(terms.begin(), terms.end());
   for (int64_t begin = 0; begin == 0 || begin < call.count; begin += most) {
-    piece.count = std::min(most, call.count - begin);
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      buffers[i].data = terms[i].data + static_cast<size_t>(begin) * element;
-      buffers[i].count = piece.count;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      pieces[i].data = terms[i].data + static_cast<size_t>(begin) * element;
+      pieces[i].count = std::min(most, call.count - begin);
     }
-    by_program(piece, buffers, shards);
+    by_program(call, pieces, shards);
   }
 }
 
+// `terms` may be a piece of what the call is about.
 void Communicator::by_program(const Call& call, std::span<const Buffer> terms,
                               const Shards& shards) {
   const transport::Place place = terms[0].place;
@@ -77,7 +77,7 @@ void Communicator::by_program(const Call& call, std::span<const Buffer> terms,
                                         .algorithm = call.algorithm,
                                         .broadcast_by = call.broadcast_by,
                                         .shards = shards,
-                                        .count = call.count,
+                                        .count = terms[0].count,
                                         .root = call.root,
                                         .peer = call.peer},
                                        place);

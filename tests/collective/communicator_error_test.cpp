@@ -56,6 +56,13 @@ TEST_P(CommunicatorErrors, NameBothRanksWhereCountsDiffer) {
                     reduce(1001, Type::f32, Operation::sum), {"1000 f32", "1001 f32"});
 }
 
+// The smaller one may be reduced in one piece, the larger one in two, of which the first is as
+// large.
+TEST_P(CommunicatorErrors, NameBothRanksWhereCountsOfLargeBucketsDiffer) {
+  expect_mismatch({}, reduce(1 << 20, Type::f32, Operation::sum),
+                  reduce((1 << 20) + 1, Type::f32, Operation::sum), {"1048576 f32", "1048577 f32"});
+}
+
 TEST_P(CommunicatorErrors, NameBothRanksWhereTypesOfOneSizeDiffer) {
   for (const Algorithm algorithm : planned_algorithms())
     expect_mismatch(always(algorithm), reduce(1000, Type::f32, Operation::sum),
