@@ -68,7 +68,8 @@ void check_numbers(const PipelineFlags& flags) {
   if (!(flags.message >= 0 && flags.message <= kMostTime))
     throw BadInput("--message {}: expected 0 to {:g}", flags.message, kMostTime);
   if (flags.svg && !flags.schedule)
-    throw BadInput("--svg {}: choose what to draw with --schedule", *flags.svg);
+    throw BadInput("--svg {}: choose what to draw with --schedule: {}", *flags.svg,
+                   fmt::join(pipeline::pipeline_schedules().names(), ", "));
 }
 
 std::vector<const PipelineScheduleRow*> rows_of(const PipelineFlags& flags) {

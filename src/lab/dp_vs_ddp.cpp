@@ -40,8 +40,9 @@ void check(const DpVsDdpOptions& options) {
     if (devices > most)
       throw BadInput(
           "--devices {}: the recipe has {}, and each device needs at least one; set train.shards "
-          "(--shards) to {} or more",
-          devices, plural(most, "shard"), devices);
+          "(--shards) to a divisor of {} that is at least {}",
+          devices, plural(most, "shard"),
+          options.recipe.train.batch / options.recipe.train.accumulate, devices);
   }
   if (options.rounds < 1) throw BadInput("--rounds {}: expected 1 or more", options.rounds);
   if (!(options.deadline_seconds >= 1))

@@ -40,8 +40,9 @@ std::vector<torch::Device> checked_devices(std::vector<torch::Device> devices) {
     throw BadInput("DataParallel got an empty list of devices: expected at least one");
   for (torch::Device& device : devices) {
     if (device.type() != devices.front().type())
-      throw BadInput("DataParallel on {} and {}: expected devices of one kind",
-                     device_name(devices.front()), device_name(device));
+      throw BadInput(
+          "DataParallel on {} and {}: expected devices of one kind; leave out those of the other",
+          device_name(devices.front()), device_name(device));
     require_existing(device);
     if (device.is_cpu()) device = torch::kCPU;
   }

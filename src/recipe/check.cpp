@@ -201,12 +201,14 @@ void check_device_count(const Recipe& recipe, int64_t devices) {
   if (!is_data_parallel(recipe) || devices <= pieces_of(recipe)) return;
   throw BadInput(
       "{}: there are {} devices (--devices), but only {} to compute in a step, so that some "
-      "devices would have none; use fewer devices, or set train.shards (--shards) to {} or more",
+      "devices would have none; use fewer devices, or set train.shards (--shards) to a divisor of "
+      "{} that is at least {}",
       kMode, devices,
       recipe.train.accumulate == 1 ? plural(shards_of(recipe), "shard")
                                    : fmt::format("{} of {}", plural(pieces_of(recipe), "piece"),
                                                  plural(shards_of(recipe), "shard")),
-      devices);
+      recipe.train.batch / recipe.train.accumulate,
+      (devices + recipe.train.accumulate - 1) / recipe.train.accumulate);
 }
 
 void check_worker_count(const Recipe& recipe, int workers) {

@@ -140,7 +140,13 @@ std::optional<int64_t> samples_that_fit(MemoryAccount& account, int64_t failed,
 
 std::string advice(std::optional<int64_t> samples_that_fit, const BatchDivision& division) {
   const auto& [batch, shards, accumulate] = division;
-  if (samples_that_fit == 0) return ": not even one would fit; use a smaller model";
+  if (samples_that_fit == 0)
+    return fmt::format(
+        ": not even one would fit{}; `lockstep fit` lists the ways that fit",
+        shards == 1 ? ""
+                    : fmt::format(" beside the gradients of {}: fewer of them (--shards) in more "
+                                  "pieces (--accumulate), or more workers, need less memory",
+                                  plural(shards, "shard")));
   std::string text =
       ": a smaller train.batch, or more pieces of a shard (train.accumulate), would "
       "need less memory";

@@ -174,7 +174,7 @@ TEST(Explain, RefusesChartsThatNobodyCouldRead) {
     flags.insert(flags.begin(), {"explain", "pipeline", "--svg", "never.svg"});
     return refuses(flags, why);
   };
-  EXPECT_TRUE(refused({}, "choose what to draw with --schedule"));
+  EXPECT_TRUE(refused({}, "choose what to draw with --schedule: 1f1b, gpipe, "));
   EXPECT_TRUE(refused({"--schedule", "1f1b", "--stages", "65"}, "at most 64 stages"));
   EXPECT_TRUE(refused({"--schedule", "1f1b", "--micro-batches", "9999"}, "fewer --micro-batches"));
 }

@@ -60,6 +60,19 @@ int64_t limit_for(const Json& at_once) {
   return at_once.at("peak_bytes").get<int64_t>() / 1024 + 1;
 }
 
+// Along a line through passes of few samples, it would be up to three times as much.
+TEST_F(Fit, MeasuresWhatNeedsMoreThanTheLimit) {
+  const Words asked = joined(model("convnet"), {"--batch", "32", "--max-devices", "1"});
+  const std::vector<Json> wide = ways(joined(asked, {"--device-memory", "1GiB"}));
+  const std::vector<Json> narrow = ways(joined(asked, {"--device-memory", "1MiB"}));
+  ASSERT_NE(named(wide, "one device"), nullptr);
+  ASSERT_NE(named(narrow, "one device"), nullptr);
+  EXPECT_EQ(named(narrow, "one device")->at("fits"), false);
+  EXPECT_EQ(named(narrow, "one device")->at("measured"), true);
+  EXPECT_EQ(named(narrow, "one device")->at("peak_bytes"),
+            named(wide, "one device")->at("peak_bytes"));
+}
+
 TEST_F(Fit, FindsWaysThatTrainUnderALimitThatAdmitsOneSample) {
   const Words asked = joined(model("convnet"), {"--batch", "32"});
   const std::vector<Json> one =

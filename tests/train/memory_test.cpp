@@ -220,5 +220,13 @@ TEST(Memory, ThatFitsIsFoundFromAPassThatNeedsAConstantAndSomethingForEachSample
   EXPECT_EQ(samples_that_fit(account, 3, [](int64_t) { throw Error("too few"); }), std::nullopt);
 }
 
+TEST(Memory, ThatAdmitsNoSampleBesideTheGradientsOfShardsIsSaidToAdmitFewerShards) {
+  const std::string several = advice(0, {.batch = 32, .shards = 8, .accumulate = 1});
+  EXPECT_NE(several.find("beside the gradients of 8 shards"), std::string::npos) << several;
+  EXPECT_NE(several.find("`lockstep fit`"), std::string::npos) << several;
+  const std::string one = advice(0, {.batch = 32, .shards = 1, .accumulate = 1});
+  EXPECT_EQ(one.find("shards"), std::string::npos) << one;
+}
+
 }  // namespace
 }  // namespace lockstep::train
