@@ -10,6 +10,7 @@
 #include "data/subprocess.h"
 #include "doctor/area.h"
 #include "doctor/sources.h"
+#include "lockstep/error.h"
 #include "transport/mpi.h"
 
 namespace lockstep::doctor {
@@ -67,20 +68,29 @@ std::string system_name(const std::filesystem::path& root) {
   return "unknown";
 }
 
+// A machine may lack the MPI with which this program was built.
+void ask_mpi(VersionFacts& facts) {
+  try {
+    facts.mpi = transport::mpi_version();
+  } catch (const Error& error) {
+    facts.mpi_failure = error.what();
+  }
+  facts.mpi_file = loaded_file("libmpi.so");
+  if (facts.mpi_file.empty()) facts.mpi_file = loaded_file("libmpich.so");
+}
+
 VersionFacts gather_versions(const Visit& visit) {
   utsname kernel = {};
   uname(&kernel);
   VersionFacts facts{.lockstep = LOCKSTEP_VERSION,
                      .compiler = kCompiler,
                      .library_failure = visit.library.failure,
-                     .mpi = transport::mpi_version(),
-                     .mpi_file = loaded_file("libmpi.so"),
                      .nccl = nccl_version(),
                      .slurm = slurm_version(),
                      .kernel = fmt::format("{} {}", kernel.sysname, kernel.release),
                      .glibc = gnu_get_libc_version(),
                      .system = system_name(visit.root)};
-  if (facts.mpi_file.empty()) facts.mpi_file = loaded_file("libmpich.so");
+  ask_mpi(facts);
   if (visit.library.facts) {
     facts.libtorch = visit.library.facts->version;
     facts.onednn = visit.library.facts->onednn;
@@ -97,7 +107,8 @@ std::vector<Fact> facts_of(const VersionFacts& facts) {
           {"compiler", facts.compiler},
           {"LibTorch", facts.libtorch, text_or(facts.libtorch, "cannot be loaded")},
           {"oneDNN", facts.onednn, text_or(facts.onednn, "unknown")},
-          {"MPI", facts.mpi, facts.mpi == "none" ? "not built in" : facts.mpi},
+          {"MPI", facts.mpi,
+           facts.mpi == "none" ? "not built in" : text_or(facts.mpi, "cannot be loaded")},
           {"MPI library", facts.mpi_file, text_or(facts.mpi_file, "none")},
           {"NCCL", facts.nccl, text_or(facts.nccl, "none is loaded")},
           {"Slurm", facts.slurm, text_or(facts.slurm, "no srun in the PATH")},
@@ -117,12 +128,22 @@ const bool versions_added =
 }  // namespace
 
 std::vector<Finding> judge(const VersionFacts& facts) {
-  if (facts.library_failure.empty()) return {};
-  return {{.id = "versions.library",
-           .severity = Severity::problem,
-           .what = facts.library_failure,
-           .why = "nothing can be trained or evaluated",
-           .cure = "build or install Lockstep again; ldd on the library shows what it misses"}};
+  std::vector<Finding> findings;
+  if (!facts.library_failure.empty())
+    findings.push_back(
+        {.id = "versions.library",
+         .severity = Severity::problem,
+         .what = facts.library_failure,
+         .why = "nothing can be trained or evaluated",
+         .cure = "build or install Lockstep again; ldd on the library shows what it misses"});
+  if (!facts.mpi_failure.empty())
+    findings.push_back(
+        {.id = "versions.mpi",
+         .what = facts.mpi_failure,
+         .why = "the transports mpi and hybrid-mpi cannot be used; all else can",
+         .cure = "ldd on that library shows what it misses; workers that mpirun starts can use "
+                 "--transport hybrid"});
+  return findings;
 }
 
 }  // namespace lockstep::doctor

@@ -121,9 +121,14 @@ std::string largest_batch_as_text(const FitJob& job, int workers) {
       way, pieces_of(job.recipe), measured.question(job), measured.costs(), measured.samples());
   if (largest.batch == 0)
     throw BadInput(
-        "--batch auto: with device.memory = {} not even passes of one sample fit; `lockstep fit` "
+        "--batch auto: with device.memory = {} not even passes of one sample fit{}; `lockstep fit` "
         "shows the ways that do",
-        job.recipe.device.memory);
+        job.recipe.device.memory,
+        way.shards == 1
+            ? ""
+            : fmt::format(" beside the gradients of {} on a worker: fewer of them (--shards) need "
+                          "less",
+                          plural(way.shards, "shard")));
   return fmt::format("{} {:d} {}", largest.batch, largest.is_all_samples,
                      largest.split.empty() ? "" : pipeline::to_text(largest.split));
 }

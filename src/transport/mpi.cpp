@@ -22,8 +22,10 @@ using GetEntry = decltype(&lockstep_mpi_entry);
 GetEntry load() {
   if (!mpi_is_built())
     throw BadInput(
-        "transport mpi: this build has no MPI; install an MPI (Debian: libopenmpi-dev) and "
-        "configure with -DLOCKSTEP_MPI=ON, or choose the transport shm or tcp");
+        "transport mpi: this build has no MPI, or {} was not installed with it; install an MPI "
+        "(Debian: libopenmpi-dev) and configure with -DLOCKSTEP_MPI=ON, or choose the transport "
+        "shm or tcp",
+        library_path().string());
   void* const library = dlopen(library_path().c_str(), RTLD_LAZY | RTLD_GLOBAL);
   void* const function = library == nullptr ? nullptr : dlsym(library, "lockstep_mpi_entry");
   if (function == nullptr)

@@ -154,6 +154,17 @@ def openblas_computes_with_the_instructions_of_our_kernels(lockstep):
     assert "blas.core" not in ask(lockstep).ids()
 
 
+def an_mpi_that_cannot_be_loaded_is_named(lockstep):
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("libmpi.so.40", "libmpi.so.12", "libmpich.so.12"):
+            Path(folder, name).touch()
+        answer = ask(lockstep, LD_LIBRARY_PATH=folder)
+    if answer.facts["versions"]["mpi"] == "none":
+        skip("MPI", "this build has none")
+    if answer.facts["versions"]["libtorch"]:  # some versions of LibTorch are linked with MPI, too
+        answer.expect("versions.mpi", "advice", "liblockstep_mpi", "--transport hybrid")
+
+
 def odd_numbers_of_threads_are_named(lockstep):
     answer = ask(lockstep, OMP_NUM_THREADS="many")
     answer.expect("blas.thread_variable", "advice", "OMP_NUM_THREADS='many'", "unset OMP_NUM_THREADS")
@@ -243,6 +254,7 @@ if __name__ == "__main__":
         too_few_addresses_are_a_problem,
         a_reference_blas_is_a_problem,
         openblas_computes_with_the_instructions_of_our_kernels,
+        an_mpi_that_cannot_be_loaded_is_named,
         odd_numbers_of_threads_are_named,
         wrong_ranks_are_problems,
         a_master_port_in_use_is_a_problem,
