@@ -185,7 +185,10 @@ TEST_F(Fit, PredictsMemoryInWhichEveryWayTrains) {
       const std::string unlimited = "--device-memory 1GiB";
       const size_t at = command.find(unlimited);
       ASSERT_NE(at, std::string::npos) << command;
-      command.replace(at, unlimited.size(), "--device-memory " + way.at("peak_bytes").dump());
+      // What a stage sends is kept until the next one has received it, which may be late.
+      const bool sends = command.find("--stages") != std::string::npos;
+      const int64_t enough = way.at("peak_bytes").get<int64_t>() * (sends ? 103 : 100) / 100;
+      command.replace(at, unlimited.size(), fmt::format("--device-memory {}", enough));
       const CommandResult result = train(command, fmt::format("exactly-{}", runs_++));
       EXPECT_EQ(result.exit_code, 0) << command << "\n" << result.err;
     }
