@@ -161,8 +161,7 @@ def an_mpi_that_cannot_be_loaded_is_named(lockstep):
         answer = ask(lockstep, LD_LIBRARY_PATH=folder)
     if answer.facts["versions"]["mpi"] == "none":
         skip("MPI", "this build has none")
-    if answer.facts["versions"]["libtorch"]:  # some versions of LibTorch are linked with MPI, too
-        answer.expect("versions.mpi", "advice", "liblockstep_mpi", "--transport hybrid")
+    answer.expect("versions.mpi", "advice", "liblockstep_mpi", "--transport hybrid")
 
 
 def odd_numbers_of_threads_are_named(lockstep):
